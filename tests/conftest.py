@@ -1,0 +1,58 @@
+"""What the tests share: where the build is, running programs with a time limit, and running C unit-test programs.
+
+A C unit test is a cmocka program in tests/unit/test_*.c; each of its cases becomes a pytest case of its own."""
+import os, re, subprocess
+import pytest
+
+TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BUILD = os.path.abspath(os.environ.get('BUILD', os.path.join(TOP, 'build')))
+SHARED = os.path.join(os.path.dirname(TOP), 'shared')
+
+
+def run(*argv, env=None, timeout=120, **kw):
+    """Run a program to its end; text output, never raises for an exit code. env adds to the environment."""
+    e = dict(os.environ)
+    for k in [k for k in e if k.startswith('ACCT') or k == 'LD_PRELOAD']:
+        del e[k]
+    e.update(env or {})
+    kw.setdefault('stdout', subprocess.PIPE)
+    kw.setdefault('stderr', subprocess.PIPE)
+    return subprocess.run([str(a) for a in argv], env=e, text=True, timeout=timeout, **kw)
+
+
+@pytest.fixture
+def build():
+    return BUILD
+
+
+def pytest_collect_file(file_path=None, path=None, parent=None):
+    p = str(file_path or path)
+    if os.path.basename(os.path.dirname(p)) == 'unit' and re.fullmatch(r'test_\w+\.c', os.path.basename(p)):
+        kw = {'path': file_path} if file_path is not None else {'fspath': path}
+        return UnitFile.from_parent(parent, **kw)
+
+
+class UnitFile(pytest.File):
+    def collect(self):
+        src = str(self.path if hasattr(self, 'path') else self.fspath)
+        prog = os.path.join(BUILD, 'tests', os.path.basename(src)[:-2])
+        for name in re.findall(r'cmocka_unit_test(?:_setup_teardown)?\((\w+)', open(src).read()):
+            yield UnitCase.from_parent(self, name=name, prog=prog)
+
+
+class UnitCase(pytest.Item):
+    def __init__(self, name, parent, prog):
+        super().__init__(name, parent)
+        self.prog = prog
+
+    def runtest(self):
+        r = subprocess.run([self.prog], env={**os.environ, 'CMOCKA_TEST_FILTER': self.name, 'CMOCKA_MESSAGE_OUTPUT': 'STDOUT'},
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+        if not re.search(r'\[\s+OK\s+\] ' + self.name + r'\b', r.stdout) or r.returncode:
+            raise AssertionError(f'{self.prog}: {self.name} (exit code {r.returncode})\n{r.stdout}')
+
+    def repr_failure(self, excinfo):
+        return str(excinfo.value)
+
+    def reportinfo(self):
+        return self.path if hasattr(self, 'path') else self.fspath, 0, self.name

@@ -1,0 +1,153 @@
+-- The trace: tables that the collector records, tables that the analyzer computes, and views for people.
+-- Times are CLOCK_MONOTONIC ns, sizes bytes, amounts FLOPs (a multiply-add is 2). NULL is "not known", never 0.
+-- Tables of one event's fields (copy, memset, gemm, blas, workspace) are made from trace/events.def, with `op` in front:
+--   copy, memset, blas, workspace: op INTEGER PRIMARY KEY (the op's id), then the event's fields
+--   gemm: id INTEGER PRIMARY KEY, op INTEGER (a grouped GEMM has one row a group; the first has id = op), then the fields
+-- Numbers are stored as the vendor's call gave them; enums as their text.
+
+-- ==== recorded ==========================================================================================================
+CREATE TABLE meta(
+  key   TEXT PRIMARY KEY,          -- schema_version, acct_version, state (running | complete | truncated), reason,
+  value ANY                        -- start_mono_ns, start_utc_ns, end_mono_ns, end_utc_ns, collector_pid,
+) WITHOUT ROWID;                   -- analysis_version (absent: not analysed yet), cupti (why there are no device times)
+
+CREATE TABLE process(
+  id INTEGER PRIMARY KEY,
+  pid INTEGER, ppid INTEGER,
+  start_ns INTEGER, end_ns INTEGER,
+  end_reason TEXT,                 -- exit | exec | ended (killed, crashed or _exit: no exit handler ran)
+  exit_code INTEGER,               -- as a shell shows it: 128 + signal if killed; NULL if nobody could know
+  exe TEXT, cwd TEXT,
+  argv TEXT,                       -- JSON array
+  environment TEXT                 -- JSON object: variables that change what CUDA computes or allocates
+);
+
+CREATE TABLE thread(
+  id INTEGER PRIMARY KEY, process INTEGER REFERENCES process(id),
+  tid INTEGER, name TEXT, start_ns INTEGER
+);
+
+CREATE TABLE api(                  -- names behind op.api
+  id INTEGER PRIMARY KEY, name TEXT, library TEXT
+);
+
+CREATE TABLE device(
+  id INTEGER PRIMARY KEY, process INTEGER REFERENCES process(id),
+  ordinal INTEGER, name TEXT, total_bytes INTEGER,
+  cc_major INTEGER, cc_minor INTEGER, sm_count INTEGER, clock_khz INTEGER,
+  clock TEXT,                      -- gpu | cpu | model | host: where device times come from
+  peak_fp32 REAL, peak_fp64 REAL,  -- measured, FLOP/s; NULL: look the device up in include/acct/devices.def
+  peak_source TEXT
+);
+
+CREATE TABLE stream(               -- streams that the program created; handles may come again after destroyed_ns
+  id INTEGER PRIMARY KEY, process INTEGER REFERENCES process(id),
+  handle INTEGER, device INTEGER, flags INTEGER, priority INTEGER,
+  created_ns INTEGER, destroyed_ns INTEGER
+);
+
+CREATE TABLE op(                   -- one call of the program; ids grow with time within a thread, not between threads
+  id INTEGER PRIMARY KEY,
+  process INTEGER REFERENCES process(id), thread INTEGER REFERENCES thread(id),
+  api INTEGER REFERENCES api(id),
+  kind TEXT NOT NULL,              -- alloc free copy memset gemm blas launch stream event sync workspace
+  act TEXT,                        -- stream, event: create destroy record wait_event …; sync: device stream event; copy: direction
+  device INTEGER,                  -- ordinal that was current
+  stream INTEGER,                  -- handle; 0 the legacy default stream; NULL the call names none
+  start_ns INTEGER, end_ns INTEGER,-- host clock around the call
+  status INTEGER NOT NULL,         -- what it returned; 0 success
+  bytes INTEGER,                   -- asked for (alloc, also when it failed), moved, set, handed over
+  object INTEGER                   -- address (alloc, free, workspace) or event handle (event, sync, wait_event)
+);
+
+CREATE TABLE alloc(                -- one successful allocation of more than 0 bytes
+  id INTEGER PRIMARY KEY,          -- = op.id of the allocating call
+  process INTEGER REFERENCES process(id),
+  address INTEGER NOT NULL, bytes INTEGER NOT NULL,
+  memory TEXT,                     -- device async managed pinned registered array
+  device INTEGER, stream INTEGER,
+  alloc_ns INTEGER,                -- after the allocating call
+  free_ns INTEGER,                 -- before the releasing call; NULL: live when the process ended
+  free_op INTEGER REFERENCES op(id)
+);
+
+CREATE TABLE lost(                 -- what was not recorded
+  id INTEGER PRIMARY KEY, process INTEGER REFERENCES process(id), thread INTEGER REFERENCES thread(id),
+  records INTEGER,                 -- calls dropped
+  texts INTEGER,                   -- names and strings dropped
+  first_ns INTEGER, last_ns INTEGER,
+  reason TEXT                      -- ring full | no ring | ring corrupt | disk
+);
+
+-- ==== analysed (rewritten by `acct analyze`; meta.analysis_version tells by which) =======================================
+CREATE TABLE op_buffer(            -- what each op reads and writes
+  op INTEGER NOT NULL REFERENCES op(id),
+  slot TEXT NOT NULL,              -- operand: A B C x y result dst src …, or the number of a kernel argument
+  alloc INTEGER REFERENCES alloc(id), -- NULL: no allocation known there
+  address INTEGER, bytes INTEGER,  -- extent from first to last byte touched; NULL: not known
+  mode TEXT NOT NULL,              -- r w rw ?
+  PRIMARY KEY(op, slot)
+) WITHOUT ROWID;
+
+CREATE TABLE step(
+  id INTEGER PRIMARY KEY,          -- from 0
+  start_ns INTEGER, end_ns INTEGER,-- from the end of the step before (first step: its first op) to the end of its last op
+  first_op INTEGER, last_op INTEGER,
+  micro_batches INTEGER,
+  tokens INTEGER,                  -- rows that the first GEMM of forward takes: tokens or samples; NULL not known
+  complete INTEGER NOT NULL        -- 0: cut off before its optimizer
+);
+
+CREATE TABLE phase(
+  step INTEGER NOT NULL REFERENCES step(id),
+  name TEXT NOT NULL,              -- forward backward recompute optimizer
+  micro_batch INTEGER NOT NULL,
+  start_ns INTEGER, end_ns INTEGER, first_op INTEGER, last_op INTEGER
+);
+
+CREATE TABLE alloc_class(          -- a class for every byte of every allocation
+  alloc INTEGER NOT NULL REFERENCES alloc(id),
+  offset INTEGER NOT NULL, bytes INTEGER NOT NULL,
+  from_ns INTEGER, until_ns INTEGER, -- NULL, NULL: the whole life of the allocation
+  class TEXT NOT NULL,             -- param grad optimizer activation activation_grad input workspace temporary other unknown
+  confidence REAL NOT NULL, rule TEXT NOT NULL
+);
+
+CREATE TABLE op_cost(
+  op INTEGER PRIMARY KEY REFERENCES op(id),
+  step INTEGER, phase TEXT, micro_batch INTEGER, -- NULL: in no step; phase 'evaluation' or NULL
+  dtype TEXT,                      -- in which the products ran: fp32 tf32 bf16 …; complex and integer under their own name
+  flops INTEGER,                   -- NULL: uncounted
+  integer_ops INTEGER,             -- of integer GEMMs; never added to FLOPs
+  matmul INTEGER NOT NULL,         -- 1: a matrix product, counts for MFU
+  bytes_read INTEGER, bytes_written INTEGER, -- the least, each operand once
+  grade TEXT NOT NULL              -- exact sampled bound uncounted
+);
+
+-- ==== indexes ===========================================================================================================
+CREATE INDEX op_start ON op(start_ns);
+CREATE INDEX alloc_address ON alloc(address);
+CREATE INDEX alloc_class_alloc ON alloc_class(alloc);
+CREATE INDEX op_cost_step ON op_cost(step);
+
+-- ==== views =============================================================================================================
+CREATE VIEW op_named AS
+  SELECT op.id, api.library, api.name, op.kind, op.act, op.device, op.stream, op.start_ns, op.end_ns, op.status, op.bytes, op.object
+  FROM op LEFT JOIN api ON api.id = op.api;
+CREATE VIEW op_summary AS
+  SELECT api.name AS name, op.kind AS kind, count(*) AS calls, sum(op.status <> 0) AS failed,
+         sum(op.end_ns - op.start_ns) AS host_ns, sum(op.bytes) AS bytes, sum(c.flops) AS flops
+  FROM op LEFT JOIN api ON api.id = op.api LEFT JOIN op_cost c ON c.op = op.id GROUP BY api.name, op.kind;
+CREATE VIEW step_flops AS
+  SELECT step, phase, micro_batch, dtype, sum(CASE WHEN matmul THEN flops ELSE 0 END) AS matmul_flops,
+         sum(CASE WHEN matmul THEN 0 ELSE flops END) AS other_flops, sum(flops IS NULL AND integer_ops IS NULL) AS uncounted_ops
+  FROM op_cost WHERE step IS NOT NULL GROUP BY step, phase, micro_batch, dtype;
+CREATE VIEW memory_by_class AS     -- bytes of each class over the whole run, device memory
+  SELECT c.class AS class, count(DISTINCT c.alloc) AS allocations, sum(c.bytes) AS bytes
+  FROM alloc_class c JOIN alloc a ON a.id = c.alloc WHERE a.memory IN ('device', 'async') GROUP BY c.class;
+CREATE VIEW step_memory AS         -- device bytes live at some time of a step, by class
+  SELECT s.id AS step, c.class AS class, sum(c.bytes) AS bytes
+  FROM step s JOIN alloc a ON a.alloc_ns <= s.end_ns AND (a.free_ns IS NULL OR a.free_ns >= s.start_ns)
+  JOIN alloc_class c ON c.alloc = a.id
+  WHERE a.memory IN ('device', 'async') AND (c.from_ns IS NULL OR c.from_ns <= s.end_ns) AND (c.until_ns IS NULL OR c.until_ns > s.start_ns)
+  GROUP BY s.id, c.class;
