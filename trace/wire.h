@@ -134,13 +134,12 @@ struct acct_ring {
 };
 #define ACCT_RING_HEADER_BYTES 4096u
 
-/* Rendezvous, over a SOCK_SEQPACKET or SOCK_STREAM unix socket: the program sends acct_hello with the memfd attached
+/* Rendezvous, over a SOCK_SEQPACKET unix socket: the program sends acct_hello with the memfd attached
  * (SCM_RIGHTS), and waits for acct_reply. Only then it publishes records. */
 struct acct_hello {
     uint32_t magic;
     uint32_t version;
-    uint64_t total_bytes;
-    uint64_t output_bytes; /* length of the ACCT_OUTPUT pattern that follows this struct in the same message, 0 none */
+    uint64_t total_bytes; /* of the memfd */
 };
 struct acct_reply {
     uint32_t magic;
