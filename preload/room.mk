@@ -1,0 +1,1 @@
+UNIT_test_ring := $(call objs,trace/ring.c)

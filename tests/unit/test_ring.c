@@ -1,0 +1,304 @@
+/* The ring writer against a reader of its own, written from the text of wire.h. */
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include "trace/ring.h"
+
+struct fixture {
+    struct acct_control *c;
+    struct ring_writer w;
+};
+
+static struct acct_control *map_rings(uint32_t max_rings, uint32_t slots, uint32_t blob) {
+    struct acct_control geometry;
+    memset(&geometry, 0, sizeof geometry);
+    assert_int_equal(ring_layout(&geometry, max_rings, slots, blob, 1), 0);
+    void *p = mmap(NULL, geometry.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(p != MAP_FAILED);
+    assert_int_equal(ring_layout(p, max_rings, slots, blob, 1), 0);
+    return p;
+}
+
+static int setup(void **state) {
+    struct fixture *f = calloc(1, sizeof *f);
+    f->c = map_rings(4, 64, 4096);
+    ring_attach(&f->w, f->c, (unsigned)ring_claim(f->c));
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state) {
+    struct fixture *f = *state;
+    munmap(f->c, f->c->total_bytes);
+    free(f);
+    return 0;
+}
+
+/* Takes the next record that is no PAD into `out` (a whole record); 0: none. Frees its slots. */
+static int take(struct acct_control *c, unsigned ring, void *out) {
+    unsigned char *area = (unsigned char *)c + c->rings_offset + ring * c->ring_stride;
+    struct acct_ring *r = (struct acct_ring *)area;
+    for (;;) {
+        uint64_t tail = r->tail, head = atomic_load_explicit(&r->head, memory_order_acquire);
+        if (tail == head)
+            return 0;
+        uint64_t index = tail % c->ring_slots;
+        struct acct_rec *rec = (struct acct_rec *)(area + ACCT_RING_HEADER_BYTES + index * ACCT_SLOT_BYTES);
+        assert_in_range(rec->slots, 1, ACCT_MAX_SLOTS);
+        assert_true(tail + rec->slots <= head && index + rec->slots <= c->ring_slots);
+        int pad = rec->event == ACCT_EV_PAD;
+        if (!pad)
+            memcpy(out, rec, (size_t)rec->slots * ACCT_SLOT_BYTES);
+        atomic_store_explicit(&r->tail, tail + rec->slots, memory_order_release);
+        if (!pad)
+            return 1;
+    }
+}
+
+union any {
+    struct acct_rec hdr;
+    struct acct_ev_alloc alloc;
+    struct acct_ev_gemm gemm;
+    struct acct_ev_lost lost;
+    struct acct_ev_thread thread;
+    unsigned char bytes[ACCT_MAX_SLOTS * ACCT_SLOT_BYTES];
+};
+
+static int put_alloc(struct ring_writer *w, uint64_t address, uint64_t ns) {
+    struct acct_ev_alloc *a = ring_begin(w, ACCT_EV_ALLOC, sizeof *a, ns);
+    if (!a)
+        return 0;
+    a->address = address;
+    ring_commit(w);
+    return 1;
+}
+
+static void test_layout_refuses_bad_sizes(void **state) {
+    struct acct_control c;
+    (void)state;
+    assert_int_equal(ring_layout(&c, 512, 100, 4096, 1), -1); /* no power of two */
+    assert_int_equal(ring_layout(&c, 512, 32, 4096, 1), -1);
+    assert_int_equal(ring_layout(&c, 512, 64, 2048, 1), -1);
+    assert_int_equal(ring_layout(&c, 513, 64, 4096, 1), -1);
+    assert_int_equal(ring_layout(&c, 512, 64, 4096, 7), 0);
+    assert_true(c.rings_offset >= sizeof c && c.rings_offset % 4096 == 0 && c.ring_stride % 4096 == 0);
+    assert_true(c.ring_stride >= 4096 + 64 * 64 + 4096);
+    assert_true(c.total_bytes == c.rings_offset + 512 * c.ring_stride);
+}
+
+static void test_records_come_back_over_many_wraps(void **state) {
+    struct fixture *f = *state;
+    union any got;
+    for (uint64_t i = 1; i <= 1000; i++) { /* records of 2 and 4 slots in turn: the end of the ring is met at all offsets */
+        assert_true(put_alloc(&f->w, i, i * 10));
+        struct acct_ev_gemm *g = ring_begin(&f->w, ACCT_EV_GEMM, sizeof *g, i * 10 + 1);
+        assert_non_null(g);
+        assert_true(((uintptr_t)g & 63) == 0);
+        g->m = (int64_t)i;
+        ring_commit(&f->w);
+        assert_true(take(f->c, 0, &got));
+        assert_int_equal(got.hdr.event, ACCT_EV_ALLOC);
+        assert_int_equal(got.alloc.address, i);
+        assert_int_equal(got.hdr.start_ns, i * 10);
+        assert_int_equal(got.hdr.flags, 0);
+        assert_true(take(f->c, 0, &got));
+        assert_int_equal(got.hdr.event, ACCT_EV_GEMM);
+        assert_int_equal(got.gemm.m, i);
+        assert_false(take(f->c, 0, &got));
+    }
+}
+
+static void test_nothing_is_visible_before_commit(void **state) {
+    struct fixture *f = *state;
+    union any got;
+    struct acct_ev_alloc *a = ring_begin(&f->w, ACCT_EV_ALLOC, sizeof *a, 1);
+    assert_non_null(a);
+    assert_false(take(f->c, 0, &got));
+    ring_commit(&f->w);
+    assert_true(take(f->c, 0, &got));
+}
+
+static void test_a_full_ring_drops_counts_and_tells(void **state) {
+    struct fixture *f = *state;
+    struct acct_ring *r = (struct acct_ring *)((char *)f->c + f->c->rings_offset);
+    union any got;
+    uint64_t kept = 0, calls = 100, ns = 1000;
+    for (uint64_t i = 0; i < calls; i++)
+        kept += (uint64_t)put_alloc(&f->w, i + 1, ns + i);
+    uint64_t slots = (sizeof(struct acct_ev_alloc) + 63) / 64;
+    assert_int_equal(kept, 64 / slots);
+    assert_int_equal(r->lost_records, calls - kept);
+    assert_int_equal(r->lost_first_ns, ns + kept);
+    assert_int_equal(r->lost_last_ns, ns + calls - 1);
+    for (uint64_t i = 0; i < kept; i++) {
+        assert_true(take(f->c, 0, &got));
+        assert_int_equal(got.alloc.address, i + 1);
+    }
+    assert_false(take(f->c, 0, &got));
+    assert_true(put_alloc(&f->w, 777, 5000));
+    assert_true(take(f->c, 0, &got));
+    assert_int_equal(got.hdr.event, ACCT_EV_LOST);
+    assert_int_equal(got.lost.records, calls - kept);
+    assert_int_equal(got.lost.first_ns, ns + kept);
+    assert_int_equal(got.lost.last_ns, ns + calls - 1);
+    assert_true(take(f->c, 0, &got));
+    assert_int_equal(got.alloc.address, 777);
+    assert_true(put_alloc(&f->w, 778, 5001)); /* told once only */
+    assert_true(take(f->c, 0, &got));
+    assert_int_equal(got.hdr.event, ACCT_EV_ALLOC);
+}
+
+static void test_loss_at_the_end_of_a_thread_is_told(void **state) {
+    struct fixture *f = *state;
+    union any got;
+    uint64_t kept = 0, told = 0;
+    for (uint64_t i = 0; i < 90; i++)
+        kept += (uint64_t)put_alloc(&f->w, 1, i);
+    for (uint64_t i = 0; i < 3; i++)
+        assert_true(take(f->c, 0, &got));
+    ring_retire(&f->w, 0);
+    assert_int_equal(f->c->ring_state[0], ACCT_RING_RETIRED);
+    while (take(f->c, 0, &got))
+        told += got.hdr.event == ACCT_EV_LOST ? (uint64_t)got.lost.records : 0;
+    assert_int_equal(told, 90 - kept);
+}
+
+static void test_texts_are_whole_and_never_wrap(void **state) {
+    struct fixture *f = *state;
+    struct acct_ring *r = (struct acct_ring *)((char *)f->c + f->c->rings_offset);
+    const char *blob = (char *)r + ACCT_RING_HEADER_BYTES + 64 * ACCT_SLOT_BYTES;
+    char text[1500];
+    union any got;
+    for (unsigned i = 0; i < 200; i++) {
+        size_t n = 1 + i * 7 % sizeof text;
+        memset(text, (int)i, n);
+        struct acct_ev_thread *t = ring_begin(&f->w, ACCT_EV_THREAD, sizeof *t, i);
+        t->name = ring_text(&f->w, text, n);
+        ring_commit(&f->w);
+        assert_true(take(f->c, 0, &got));
+        struct acct_text *x = &got.thread.name;
+        assert_int_equal(x->flags, 0);
+        assert_int_equal(x->bytes, n);
+        assert_true(x->position % 4096 + n <= 4096 && x->position + n <= r->blob_head);
+        assert_memory_equal(blob + x->position % 4096, text, n);
+        r->blob_tail = x->position + n;
+    }
+}
+
+static void test_a_text_too_many_is_marked_lost(void **state) {
+    struct fixture *f = *state;
+    struct acct_ring *r = (struct acct_ring *)((char *)f->c + f->c->rings_offset);
+    static char big[5000];
+    assert_int_equal(ring_text(&f->w, big, 4000).flags, 0);
+    assert_int_equal(ring_text(&f->w, big, 200).flags, ACCT_TEXT_LOST);
+    assert_int_equal(ring_text(&f->w, big, sizeof big).flags, ACCT_TEXT_LOST);
+    assert_int_equal(ring_text(&f->w, NULL, 0).flags, ACCT_TEXT_NULL);
+    assert_int_equal(r->lost_blobs, 2);
+}
+
+static void test_rings_are_claimed_once_and_again_when_free(void **state) {
+    struct fixture *f = *state;
+    assert_int_equal(ring_claim(f->c), 1);
+    assert_int_equal(ring_claim(f->c), 2);
+    assert_int_equal(ring_claim(f->c), 3);
+    assert_int_equal(ring_claim(f->c), -1);
+    put_alloc(&f->w, 5, 1);
+    ring_retire(&f->w, 0);
+    assert_int_equal(ring_claim(f->c), -1); /* not before the reader has drained it */
+    union any got;
+    assert_true(take(f->c, 0, &got));
+    f->c->ring_state[0] = ACCT_RING_FREE;
+    assert_int_equal(ring_claim(f->c), 0);
+    ring_attach(&f->w, f->c, 0);
+    put_alloc(&f->w, 6, 2);
+    assert_true(take(f->c, 0, &got));
+    assert_int_equal(got.alloc.address, 6);
+}
+
+static void test_a_quarter_full_ring_wakes_a_sleeper_only(void **state) {
+    struct fixture *f = *state;
+    unsigned n = 64 / 4 / ((sizeof(struct acct_ev_alloc) + 63) / 64);
+    for (unsigned i = 0; i < n; i++)
+        put_alloc(&f->w, 1, 1);
+    assert_int_equal(f->c->wake, 0); /* nobody slept */
+    f->c->sleeping = 1;
+    for (unsigned i = 0; i < n; i++)
+        put_alloc(&f->w, 1, 1);
+    assert_true(f->c->wake > 0);
+}
+
+struct stress {
+    struct acct_control *c;
+    _Atomic uint64_t done, kept;
+};
+enum { STRESS = 300000 };
+
+static void *stress_writer(void *arg) {
+    struct stress *s = arg;
+    struct ring_writer w;
+    uint64_t kept = 0;
+    ring_attach(&w, s->c, (unsigned)ring_claim(s->c));
+    for (uint64_t i = 1; i <= STRESS; i++) {
+        kept += (uint64_t)put_alloc(&w, i, i);
+        if (i % 4096 == 0)
+            sched_yield();
+    }
+    s->kept = kept;
+    ring_retire(&w, 0);
+    s->done = 1;
+    return NULL;
+}
+
+/* Two threads: what arrives is in order and untorn, and what does not is told in place. */
+static void test_writer_and_reader_at_once(void **state) {
+    struct stress s = {map_rings(1, 256, 4096), 0, 0};
+    pthread_t t;
+    union any got;
+    uint64_t expect = 1, kept = 0;
+    (void)state;
+    assert_int_equal(pthread_create(&t, NULL, stress_writer, &s), 0);
+    for (int last = 0;;) {
+        int n = take(s.c, 0, &got);
+        if (!n && last)
+            break;
+        last = !n && s.done;
+        if (!n)
+            continue;
+        if (got.hdr.event == ACCT_EV_LOST) {
+            expect += (uint64_t)got.lost.records;
+            continue;
+        }
+        assert_int_equal(got.alloc.address, expect);
+        assert_int_equal(got.hdr.start_ns, expect);
+        expect++;
+        kept++;
+    }
+    pthread_join(t, NULL);
+    assert_int_equal(kept, s.kept);
+    struct acct_ring *r = (struct acct_ring *)((char *)s.c + s.c->rings_offset);
+    assert_int_equal(kept + r->lost_records, STRESS);
+    munmap(s.c, s.c->total_bytes);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_layout_refuses_bad_sizes),
+        cmocka_unit_test_setup_teardown(test_records_come_back_over_many_wraps, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_nothing_is_visible_before_commit, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_full_ring_drops_counts_and_tells, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_loss_at_the_end_of_a_thread_is_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_texts_are_whole_and_never_wrap, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_text_too_many_is_marked_lost, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_rings_are_claimed_once_and_again_when_free, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_quarter_full_ring_wakes_a_sleeper_only, setup, teardown),
+        cmocka_unit_test(test_writer_and_reader_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
