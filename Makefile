@@ -10,9 +10,15 @@ MAKEFLAGS += --no-builtin-rules
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := all
 
+# As many jobs as processors unless -j says otherwise (`make check` and `make demo` are typed without).
+ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
+MAKEFLAGS += -j$(shell nproc)
+endif
+
 # Where the toolkit, the libraries and python are: found, or installed where it may be, by scripts/deps.
-NODEPS := help clean install-deps format
-ifneq ($(filter-out $(NODEPS),$(or $(MAKECMDGOALS),all)),)
+NODEPS := help clean deps format uninstall asan ubsan tsan
+GOALS := $(filter-out $(NODEPS),$(or $(MAKECMDGOALS),all))
+ifneq ($(GOALS),)
 include $(BUILD)/deps.mk
 endif
 $(BUILD)/deps.mk: scripts/deps
@@ -22,36 +28,86 @@ $(BUILD)/deps.mk: scripts/deps
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-missing-field-initializers
 CPPFLAGS_ALL = -I. -Iinclude -I$(BUILD)/gen -D_GNU_SOURCE
 CFLAGS_ALL = -std=c11 $(OPT) $(WARN) -fPIC -MMD -MP $(SANITIZE)
-LDFLAGS_ALL = $(SANITIZE)
+LDFLAGS_ALL = $(SANITIZE) $(LDFLAGS)
+
+# Another compiler or other flags make every object anew: all depend on a file with the command line, written when it changes.
+FLAGS := $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(CFLAGS) $(LDFLAGS_ALL)
+ifneq ($(GOALS),)
+ifneq ($(strip $(file <$(BUILD)/flags)),$(strip $(FLAGS)))
+$(shell mkdir -p $(BUILD))
+$(file >$(BUILD)/flags,$(FLAGS))
+endif
+endif
+$(BUILD)/flags: ;
 
 # One rule for every C file of the tree: x/y.c → build/obj/x/y.o. A room adds flags for its own objects with a
 # target-specific ROOM_CFLAGS.
-$(BUILD)/obj/%.o: %.c
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(ROOM_CFLAGS) $(CFLAGS) -c $< -o $@
-$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
+$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(ROOM_CFLAGS) $(CFLAGS) -c $< -o $@
 objs = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
 ALL :=
+BENCHES :=
 TEST_PROGRAMS :=
 include $(wildcard */room.mk)
 
-.PHONY: all demo check bench install clean help format
+.PHONY: all deps demo check bench install uninstall clean help format asan ubsan tsan unit
 all: $(ALL)
 
 help:
-	@sed -n 's/^## //p' $(MAKEFILE_LIST)
-## make            build everything into $(BUILD)
+	@sed -n 's/^## //p' $(firstword $(MAKEFILE_LIST))
+## make            build everything into $(BUILD) (default: build)
 ## make demo       train the linear model under acct and print the report
-## make check      all tests; the last line is "N passed, N failed, N skipped"
-## make bench      ratios against named peers
-## make install    into $(PREFIX); DESTDIR is honoured
+## make check      all tests; the last line is "N passed, N failed, N skipped"; T="tests/test_x.py -k y" runs some
+## make bench      ratios against named peers; BENCH_SHORT=1 for a quick look
+## make install    into $(PREFIX) (default: /usr/local); DESTDIR is honoured; make uninstall takes it away
+## make deps       what the build needs, and whether it is there; installs what is missing where it may
+## make asan       unit tests under AddressSanitizer and UBSan (make ubsan, make tsan likewise), in a folder of their own
 ## make format     clang-format over the tree
+## make clean      remove $(BUILD)
+##                 CC=clang, OPT="-O0 -g", SANITIZE=…, BUILD=folder are taken; a change of compiler or flags rebuilds
+deps:
+	@scripts/deps --with-bench --output $(BUILD)/deps.mk
+	@scripts/deps --check
 clean:
 	rm -rf $(BUILD)
 format:
 	git ls-files '*.c' '*.h' | xargs clang-format -i
+
+demo: all
+	@scripts/demo $(BUILD)
+bench: all $(BENCHES)
+	@BUILD=$(abspath $(BUILD)) bench/run $(BENCHES)
+
+# Sanitizers: every unit-test program, built in a folder of its own. (Whole programs are not run so: libacct.so is preloaded
+# into programs that are not instrumented.)
+asan: SAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+ubsan: SAN = -fsanitize=undefined -fno-sanitize-recover=undefined
+tsan: SAN = -fsanitize=thread
+asan ubsan tsan:
+	$(MAKE) BUILD=build-$@ SANITIZE="$(SAN)" unit
+unit: $(UNIT_BIN)
+	BUILD=$(abspath $(BUILD)) $(PYTHON) tests/run tests/unit
+
+INSTALL_BIN = acct acct-collect
+INSTALL_DOC = README.md NEWS.md LICENSE $(wildcard docs/*.md)
+INSTALL_MAN = $(wildcard docs/man/*.1 $(BUILD)/man/*.1)
+install: all
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin lib/acct/vgpu include/acct share/man/man1 share/doc/acct)
+	install $(addprefix $(BUILD)/,$(INSTALL_BIN)) $(DESTDIR)$(PREFIX)/bin/
+	install -m 644 $(BUILD)/libacct.so $(DESTDIR)$(PREFIX)/lib/
+	cp -P --no-preserve=ownership $(BUILD)/vgpu/lib*.so* $(DESTDIR)$(PREFIX)/lib/acct/vgpu/
+	install -m 644 $(wildcard include/acct/*.h) $(DESTDIR)$(PREFIX)/include/acct/
+	install -m 644 $(INSTALL_DOC) $(DESTDIR)$(PREFIX)/share/doc/acct/
+	$(if $(INSTALL_MAN),install -m 644 $(INSTALL_MAN) $(DESTDIR)$(PREFIX)/share/man/man1/)
+	@[ -n "$(DESTDIR)" ] || echo "Installed. For LD_PRELOAD=libacct.so by its bare name, type: ldconfig   (and $(PREFIX)/lib must be in /etc/ld.so.conf)"
+uninstall:
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,$(INSTALL_BIN)) $(DESTDIR)$(PREFIX)/lib/libacct.so
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/man1/,$(notdir $(INSTALL_MAN)))
+	rm -rf $(addprefix $(DESTDIR)$(PREFIX)/,lib/acct include/acct share/doc/acct)
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
