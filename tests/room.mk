@@ -15,5 +15,8 @@ $(PROG_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/programs/%.o
 	$(CC) $(LDFLAGS_ALL) $< -o $@ -L$(CUDA_LIB) -l:libcudart.so.13 -l:libcublas.so.13 -Wl,--allow-shlib-undefined -lm -lpthread
 $(PROG_BIN:$(BUILD)/tests/%=$(BUILD)/obj/tests/programs/%.o): ROOM_CFLAGS = -isystem $(CUDA_INC)
 
+# Made by `make check`, and before it by .ci/run.
+.PHONY: test-programs
+test-programs: $(TEST_PROGRAMS)
 check: all $(TEST_PROGRAMS)
 	BUILD=$(abspath $(BUILD)) $(PYTHON) tests/run $(T)
