@@ -17,6 +17,6 @@ $(PROG_BIN:$(BUILD)/tests/%=$(BUILD)/obj/tests/programs/%.o): ROOM_CFLAGS = -isy
 
 # Made by `make check`, and before it by .ci/run.
 .PHONY: test-programs
-test-programs: $(TEST_PROGRAMS)
-check: all $(TEST_PROGRAMS)
+test-programs: $$(TEST_PROGRAMS)
+check: all $$(TEST_PROGRAMS)
 	BUILD=$(abspath $(BUILD)) $(PYTHON) tests/run $(T)
