@@ -1,0 +1,38 @@
+/* The program's own account of its calls, device buffers, steps and FLOPs: what --truth writes, and what a tool that
+ * watches the program from outside can be tested against.
+ *
+ * A call is each allocation, release, copy, memset, launch or cuBLAS computation that the program makes, numbered from
+ * 1 in host order; page-locked host memory counts as well. Creating handles, streams and events, queries and
+ * synchronisation are no calls. Ranges of calls are inclusive on both ends.
+ *
+ * There is one account per process and one thread that keeps it. A failure (no memory) ends the program. */
+#ifndef TRAIN_TRUTH_H
+#define TRAIN_TRUTH_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum truth_phase { TRUTH_FORWARD, TRUTH_BACKWARD, TRUTH_OPTIMIZER, TRUTH_PHASES };
+
+void truth_count_call(void);
+
+/* The call just counted allocated `bytes` of device memory. `name` is copied; `class` must live as long as the program.
+ */
+void truth_allocated(const char *name, const char *class, const void *address, size_t bytes);
+/* The call just counted releases the buffer at `address`. */
+void truth_released(const void *address);
+
+/* A step, and the phases inside it, begin with the next call and end with the last one counted. */
+void truth_step_begin(void);
+void truth_step_end(float loss);
+void truth_phase_begin(enum truth_phase phase);
+void truth_phase_end(void);
+
+/* The call just counted is a matrix product of so many floating-point operations (a multiply-add is two). */
+void truth_flops(int64_t flops);
+
+/* The whole account as one JSON object. 0, or -1 with errno set if it could not be written; `file` stays open. */
+int truth_write(FILE *file, int64_t parameters, int64_t flops_per_step);
+
+#endif
