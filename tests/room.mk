@@ -7,9 +7,9 @@ PROG_BIN := $(PROG_SRC:tests/programs/%.c=$(BUILD)/tests/%)
 TEST_PROGRAMS += $(UNIT_BIN) $(PROG_BIN)
 
 .SECONDEXPANSION:
-$(UNIT_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $$(UNIT_$$*)
+$(UNIT_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $$(UNIT_$$(subst test_,,$$*))
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(LIBS_$*) -lcmocka -lm -lpthread
+	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(LIBS_$(subst test_,,$*)) -lcmocka -lm -lpthread
 $(PROG_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/programs/%.o
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $< -o $@ -L$(CUDA_LIB) -l:libcudart.so.13 -l:libcublas.so.13 -Wl,--allow-shlib-undefined -lm -lpthread
