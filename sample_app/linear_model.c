@@ -7,8 +7,7 @@
 #include "sample_app/checked_call.h"
 #include "sample_app/counter_rng.h"
 
-/* ---- memory -------------------------------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------------------- */
 
 static float *device_alloc(const char *name, const char *class, size_t floats) {
     float *p;
@@ -89,8 +88,7 @@ void linear_destroy(struct linear_model *m) {
     CHECK(cudaStreamDestroy(m->stream));
 }
 
-/* ---- one step -----------------------------------------------------------------------------------------------------
- */
+/* ---- one step -------------------------------------------------------------------------------------------- */
 
 /* C (M, N) = op(A) (M, K) · op(B) (K, N), row-major. cuBLAS is column-major and so sees every matrix transposed; it is
  * asked for Cᵀ = op(B)ᵀ · op(A)ᵀ, which needs no transposition at all. beta = 0: C is overwritten, never read. */
@@ -164,8 +162,7 @@ void linear_update_momentum(struct linear_model *m, float lr, float mu) {
     }
 }
 
-/* ---- figures and looks inside -------------------------------------------------------------------------------------
- */
+/* ---- figures and looks inside ---------------------------------------------------------------------------- */
 
 int64_t linear_parameters(const struct linear_model *m) {
     return (int64_t)m->L * m->D * m->D;

@@ -81,8 +81,7 @@ static const char **path_at(struct train_options *o, const struct option_row *r)
     return (const char **)((char *)o + r->field);
 }
 
-/* ---- help ---------------------------------------------------------------------------------------------------------
- */
+/* ---- help ------------------------------------------------------------------------------------------------ */
 
 static void print_default(const struct option_row *r) {
     struct train_options d = defaults;
@@ -122,8 +121,7 @@ static _Noreturn void print_help(void) {
     exit(fflush(stdout) ? EXIT_RUN_TIME : 0);
 }
 
-/* ---- parsing ------------------------------------------------------------------------------------------------------
- */
+/* ---- parsing --------------------------------------------------------------------------------------------- */
 
 static int64_t parse_integer(const struct option_row *r, const char *text) {
     char *end;
