@@ -18,6 +18,11 @@ def variables(path):
     return dict(re.findall(r'^(\w+) := ?(.*)$', open(path).read(), re.M))
 
 
+def toolkit():
+    """The toolkit of this build, for another one: not unpacked a second time where it came from wheels."""
+    return {'CUDA_HOME': variables(os.path.join(BUILD, 'deps.mk'))['CUDA_HOME']}
+
+
 # ---- rules of the tree -------------------------------------------------------------------------------------------------
 def arrows(folder):
     return run(os.path.join(TOP, 'scripts/arrows'), folder)
@@ -70,14 +75,14 @@ def test_arrows_finds(name, tmp_path):
 
 # ---- scripts/deps ------------------------------------------------------------------------------------------------------
 def test_deps_writes_what_is_there(tmp_path):
-    r = deps('--output', tmp_path / 'deps.mk')
+    r = deps('--output', tmp_path / 'deps.mk', env=toolkit())
     assert r.returncode == 0, r.stderr
     v = variables(tmp_path / 'deps.mk')
     for path in (v['CUDA_INC'] + '/cublas_v2.h', v['CUDA_LIB'] + '/libcudart.so.13', v['NVCC'], v['PYTHON'], v['OPENBLAS_INC'] + '/cblas.h',
                  v['OPENBLAS_LIB'] + '/libopenblas.so'):
         assert os.path.exists(path), path
     assert run(v['PYTHON'], '-c', 'import pytest, numpy').returncode == 0
-    assert deps('--check').returncode == 0
+    assert deps('--check', env=toolkit()).returncode == 0
 
 
 def test_deps_names_the_command(tmp_path):
@@ -155,7 +160,7 @@ def test_help_names_targets():
 def clang_build(tmp_path_factory):
     """Everything, by the other compiler, in a folder of its own, while the first build stays as it is."""
     folder = tmp_path_factory.mktemp('clang')
-    r = make(f'BUILD={folder}', 'CC=clang', 'all', 'test-programs')
+    r = make(f'BUILD={folder}', 'CC=clang', 'all', 'test-programs', env=toolkit())
     assert r.returncode == 0, r.stderr[-3000:]
     return folder
 
