@@ -1,4 +1,5 @@
-# Tests. A unit test tests/unit/test_x.c becomes $(BUILD)/tests/test_x; what it links with is UNIT_x (objects), LIBS_x.
+# Tests. A unit test tests/unit/test_x.c becomes $(BUILD)/tests/test_x; what it links with is UNIT_x (objects), LIBS_x
+# (or UNIT_test_x, LIBS_test_x).
 # A test program tests/programs/x.c becomes $(BUILD)/tests/x: a CUDA program as a user would write one, linked like train.
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 UNIT_BIN := $(UNIT_SRC:tests/unit/%.c=$(BUILD)/tests/%)
@@ -7,9 +8,9 @@ PROG_BIN := $(PROG_SRC:tests/programs/%.c=$(BUILD)/tests/%)
 TEST_PROGRAMS += $(UNIT_BIN) $(PROG_BIN)
 
 .SECONDEXPANSION:
-$(UNIT_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $$(UNIT_$$(subst test_,,$$*))
+$(UNIT_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $$(UNIT_$$(subst test_,,$$*)) $$(UNIT_$$*)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(LIBS_$(subst test_,,$*)) -lcmocka -lm -lpthread
+	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(LIBS_$(subst test_,,$*)) $(LIBS_$*) -lcmocka -lm -lpthread
 $(PROG_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/programs/%.o
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $< -o $@ -L$(CUDA_LIB) -l:libcudart.so.13 -l:libcublas.so.13 -Wl,--allow-shlib-undefined -lm -lpthread
