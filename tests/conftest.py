@@ -25,18 +25,28 @@ def build():
     return BUILD
 
 
-def pytest_collect_file(file_path=None, path=None, parent=None):
-    p = str(file_path or path)
+def unit_file(name, parent, **kw):
+    p = str(name)
     if os.path.basename(os.path.dirname(p)) == 'unit' and re.fullmatch(r'test_\w+\.c', os.path.basename(p)):
-        kw = {'path': file_path} if file_path is not None else {'fspath': path}
         return UnitFile.from_parent(parent, **kw)
+
+
+# Arguments of a hook go by name, and one with a default is never given: two functions for the two generations of pytest.
+if int(pytest.__version__.split('.')[0]) >= 7:
+    def pytest_collect_file(file_path, parent):
+        return unit_file(file_path, parent, path=file_path)
+else:
+    def pytest_collect_file(path, parent):
+        return unit_file(path, parent, fspath=path)
 
 
 class UnitFile(pytest.File):
     def collect(self):
         src = str(self.path if hasattr(self, 'path') else self.fspath)
         prog = os.path.join(BUILD, 'tests', os.path.basename(src)[:-2])
-        for name in re.findall(r'cmocka_unit_test(?:_setup_teardown)?\((\w+)', open(src).read()):
+        names = re.findall(r'cmocka_unit_test(?:_\w+)?\((\w+)', open(src).read())
+        assert names, f'{src} names no case with cmocka_unit_test(…)'
+        for name in names:
             yield UnitCase.from_parent(self, name=name, prog=prog)
 
 

@@ -224,6 +224,16 @@ def test_closing_line(tmp_path):
     assert run(sys.executable, os.path.join(TOP, 'tests/run'), tmp_path).returncode == 1
 
 
+def test_unit_tests_are_run():
+    """Each case of each C program is a case of pytest."""
+    folder = os.path.join(TOP, 'tests/unit')
+    written = {(f, name) for f in os.listdir(folder) if f.endswith('.c')
+               for name in re.findall(r'cmocka_unit_test\((\w+)\)', open(os.path.join(folder, f)).read())}
+    r = run(sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', '--rootdir', TOP, '--collect-only', folder)
+    collected = set(re.findall(r'(test_\w+\.c)::(\w+)', r.stdout))
+    assert written and written <= collected, written - collected
+
+
 def test_bench_runner(tmp_path):
     def program(name, text):
         p = tmp_path / name
