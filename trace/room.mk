@@ -11,3 +11,14 @@ STORE_LIBS := -lsqlite3
 
 UNIT_store = $(call objs,$(STORE_SRC))
 LIBS_store = $(STORE_LIBS)
+
+COLLECT_SRC := $(STORE_SRC) trace/ring_read.c $(filter-out trace/collect_main.c,$(wildcard trace/collect_*.c))
+$(BUILD)/acct-collect: $(call objs,$(COLLECT_SRC) trace/collect_main.c)
+	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(STORE_LIBS)
+ALL += $(BUILD)/acct-collect
+
+# What the tests of the collector drive it with; it writes with libacct.so's own ring writer.
+$(BUILD)/tests/fake_program: $(call objs,tests/support/fake_program.c trace/ring.c)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_ALL) $^ -o $@
+TEST_PROGRAMS += $(BUILD)/tests/fake_program

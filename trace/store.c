@@ -100,21 +100,21 @@ static void remove_side_files(const char *path) {
 static int cannot_create(const char *path, char *err, size_t err_len) {
     int e = errno;
     if (e == EEXIST)
-        return fail(err, err_len, STORE_EEXISTS, "%s exists: choose another name (-o FILE), or replace it with --force", path);
-    const char *hint = e == EACCES || e == EROFS || e == EPERM ? "choose a folder that you may write to (-o FILE)"
+        return fail(err, err_len, STORE_EEXISTS, "%s exists: choose another name (-o FILE or ACCT_OUTPUT), or replace it (--force or ACCT_FORCE=on)", path);
+    const char *hint = e == EACCES || e == EROFS || e == EPERM ? "choose a folder that you may write to (-o FILE or ACCT_OUTPUT)"
                        : e == ENOENT                          ? "create the folder first"
-                       : e == ENOSPC || e == EDQUOT           ? "make room, or choose another folder (-o FILE)"
-                                                              : "choose another name (-o FILE)";
+                       : e == ENOSPC || e == EDQUOT           ? "make room, or choose another folder (-o FILE or ACCT_OUTPUT)"
+                                                              : "choose another name (-o FILE or ACCT_OUTPUT)";
     return fail(err, err_len, STORE_EIO, "%s cannot be created (%s): %s", path, strerror(e), hint);
 }
 
 /* The file, empty and new: O_EXCL, so that nobody else's is ever taken over. */
 static int create_file(const char *path, int force, char *err, size_t err_len) {
     struct stat st;
-    if (strlen(path) >= PATH_BYTES) return fail(err, err_len, STORE_EIO, "%.64s…: the name is too long: choose a shorter one (-o FILE)", path);
+    if (strlen(path) >= PATH_BYTES) return fail(err, err_len, STORE_EIO, "%.64s…: the name is too long: choose a shorter one (-o FILE or ACCT_OUTPUT)", path);
     if (force && lstat(path, &st) == 0) {
         if (!S_ISREG(st.st_mode))
-            return fail(err, err_len, STORE_EEXISTS, "%s is not a regular file and will not be replaced: choose another name (-o FILE)", path);
+            return fail(err, err_len, STORE_EEXISTS, "%s is not a regular file and will not be replaced: choose another name (-o FILE or ACCT_OUTPUT)", path);
         if (unlink(path)) return cannot_create(path, err, err_len);
     }
     int fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
@@ -140,7 +140,7 @@ int store_create(sqlite3 **db, const char *path, int force, char *err, size_t er
     if (rc == SQLITE_OK) rc = create_tables(*db);
     if (rc == SQLITE_OK) return 0;
     fail(err, err_len, STORE_EIO, "%s cannot be written (%s): %s", path, sqlite3_errstr(rc),
-         (rc & 0xff) == SQLITE_FULL ? "make room, or choose another folder (-o FILE)" : "choose another folder (-o FILE)");
+         (rc & 0xff) == SQLITE_FULL ? "make room, or choose another folder (-o FILE or ACCT_OUTPUT)" : "choose another folder (-o FILE or ACCT_OUTPUT)");
     sqlite3_close(*db);
     *db = NULL;
     unlink(path); /* ours, created a moment ago */

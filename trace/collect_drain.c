@@ -1,0 +1,124 @@
+/* From the rings into the open transaction. */
+#include "trace/collect.h"
+
+#include <linux/futex.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Rings take turns, so that a busy one does not keep the others waiting until they are full. */
+#define TURN_RECORDS 1024
+/* A transaction is committed at this size even before its time: the log beside the database stays small. */
+#define TRANSACTION_ROWS 50000u
+#define BUSY_WAIT_NS 5000000
+
+uint64_t collect_now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void pause_for_lock(void) { nanosleep(&(struct timespec){0, BUSY_WAIT_NS}, NULL); }
+
+/* The rings wait while somebody else has the database locked; what does not fit into them is counted by the program. */
+static int begin(struct collect *c) {
+    if (c->rows.in_transaction || c->rows.stopped) return 0;
+    while (rows_begin(&c->rows)) {
+        if (collect_stop) return -1;
+        pause_for_lock();
+    }
+    c->transaction_ns = collect_now_ns();
+    return 0;
+}
+
+/* Once, when storing has stopped: makes room for the last words, and says so. */
+static void tell_stopped(struct collect *c) {
+    if (!c->rows.stopped || c->stop_told) return;
+    c->stop_told = 1;
+    if (c->ballast >= 0) close(c->ballast);
+    c->ballast = -1;
+    collect_status(c->config, "error %llu %s\n", (unsigned long long)c->shown_pid, c->rows.message);
+}
+
+void collect_commit(struct collect *c) {
+    while (rows_commit(&c->rows) && !collect_stop) pause_for_lock();
+    tell_stopped(c);
+}
+
+static int commit_due(const struct collect *c) {
+    return c->rows.in_transaction && (c->rows.rows >= TRANSACTION_ROWS || collect_now_ns() - c->transaction_ns >= c->config->commit_ns);
+}
+
+/* What it still holds cannot be known, and nothing that it says is believed any more. */
+static void abandon(struct collect *c, uint32_t i) {
+    c->corrupt[i] = 1;
+    c->corrupt_rings++;
+    rows_lost(&c->rows, c->rings[i].thread, -1, -1, 0, 0, "ring corrupt");
+}
+
+/* One turn. Records read; *more: it has further ones before its limit. */
+static int drain_turn(struct collect *c, uint32_t i, int *more) {
+    struct ring_reader *r = &c->readers[i];
+    int n = 0, rc = 0;
+    while (n < TURN_RECORDS && (rc = ring_read(r, c->limits[i], &c->record)) == 1) {
+        rows_record(&c->rows, &c->rings[i], &c->record);
+        n++;
+    }
+    if (rc < 0) abandon(c, i);
+    else ring_release(r);
+    if (rc == 1) *more = 1;
+    return n;
+}
+
+/* The owner has gone and everything is read: the next thread may have it. */
+static void recycle(struct collect *c, uint32_t i) {
+    struct acct_ring *ring = c->readers[i].ring;
+    uint32_t retired = ACCT_RING_RETIRED;
+    rows_lost_residue(&c->rows, &c->rings[i], atomic_load(&ring->lost_records), atomic_load(&ring->lost_blobs));
+    c->rings[i].thread = c->rings[i].last_op = 0;
+    atomic_compare_exchange_strong(&ring_map_control(&c->map)->ring_state[i], &retired, ACCT_RING_FREE);
+}
+
+/* Which rings have something, and how far: the heads are read once, before the pass. Rings that their owners left and that
+ * hold nothing are recycled. */
+static uint32_t look(struct collect *c, uint32_t *with_records) {
+    struct acct_control *control = ring_map_control(&c->map);
+    uint32_t count = 0;
+    c->rings_in_use = 0;
+    for (uint32_t i = 0; i < c->map.max_rings; i++) {
+        uint32_t state = atomic_load_explicit(&control->ring_state[i], memory_order_acquire);
+        if (state == ACCT_RING_FREE || c->corrupt[i]) continue;
+        c->rings_in_use++;
+        c->limits[i] = ring_reader_head(&c->readers[i]);
+        if (c->limits[i] != c->readers[i].tail) with_records[count++] = i;
+        else if (state == ACCT_RING_RETIRED && begin(c) == 0) recycle(c, i);
+    }
+    return count;
+}
+
+uint64_t collect_drain(struct collect *c) {
+    uint32_t active[ACCT_MAX_RINGS], count = look(c, active);
+    uint64_t read = 0;
+    int more = count > 0;
+    if (!count || begin(c)) return 0;
+    life_next_pass(c->rows.allocs);
+    life_next_pass(c->rows.streams);
+    while (more && begin(c) == 0) {
+        more = 0;
+        for (uint32_t k = 0; k < count; k++)
+            if (!c->corrupt[active[k]]) read += (uint64_t)drain_turn(c, active[k], &more);
+        if (commit_due(c) || c->rows.stopped) collect_commit(c);
+    }
+    return read;
+}
+
+void collect_answer_exit(struct collect *c) {
+    struct acct_control *control = ring_map_control(&c->map);
+    int lost = c->rows.stopped != NULL;
+    if (lost) snprintf(control->message, sizeof control->message, "%s", c->rows.message);
+    atomic_store(&control->committed, lost ? 2 : 1);
+    syscall(SYS_futex, &control->committed, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    c->exit_answered = 1;
+}
