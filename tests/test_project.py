@@ -294,3 +294,23 @@ def test_readme_paths_exist():
     assert len(linked) > 10
     for path in linked:
         assert os.path.exists(os.path.join(TOP, path)), path
+
+
+# ---- documents ---------------------------------------------------------------------------------------------------------
+def test_glossary_has_the_words_of_the_tables():
+    """Every class, phase, grade and kind of memory that a trace can show is explained."""
+    schema = open(os.path.join(TOP, 'trace/schema.sql')).read()
+    events = open(os.path.join(TOP, 'trace/events.def')).read()
+    words = set(re.search(r'class TEXT NOT NULL, +-- (.*)', schema)[1].split())
+    words |= set(re.search(r'name TEXT NOT NULL, +-- (.*)', schema)[1].split())
+    words |= set(re.search(r'grade TEXT NOT NULL +-- (.*)', schema)[1].split())
+    words |= set(re.findall(r'^ENUM\((?:memory|clock), \w+, \d+, "(\w+)"\)', events, re.M))
+    assert {'param', 'recompute', 'bound', 'pinned', 'host'} <= words
+    glossary = open(os.path.join(TOP, 'docs/GLOSSARY.md')).read()
+    assert {w for w in words if not re.search(rf'\b{w}\b', glossary)} == set()
+
+
+def test_documents_link_to_files_that_exist():
+    for folder, name in [('.', 'README.md')] + [('docs', f) for f in os.listdir(os.path.join(TOP, 'docs')) if f.endswith('.md')]:
+        for link in re.findall(r'\]\(([\w./]+)\)', open(os.path.join(TOP, folder, name)).read()):
+            assert os.path.exists(os.path.join(TOP, folder, link)), f'{folder}/{name}: {link}'
