@@ -1,0 +1,128 @@
+#include "preload/hook.h"
+
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include "preload/facts.h"
+#include "preload/real.h"
+#include "preload/sys.h"
+
+__thread struct hook_thread hook_thread __attribute__((tls_model("initial-exec")));
+
+/* Generation for which the name of an api number was told; per process. */
+static _Atomic uint32_t api_told[API_COUNT];
+
+static void tell_thread(struct hook_thread *t) {
+    char name[17] = "";
+    struct acct_ev_thread *r = ring_begin(&t->writer, ACCT_EV_THREAD, sizeof *r, hook_now());
+    if (!r)
+        return;
+    prctl(PR_GET_NAME, name);
+    r->tid = sys_gettid();
+    r->name = ring_text(&t->writer, name, strlen(name));
+    ring_commit(&t->writer);
+}
+
+/* Claims a ring and introduces the thread in it. 0: all rings are taken. */
+static int take_ring(struct hook_thread *t) {
+    t->ring = facts_claim_ring(life_trace.control);
+    if (t->ring < 0)
+        return 0;
+    ring_attach(&t->writer, life_trace.control, (unsigned)t->ring);
+    return 1;
+}
+
+/* The first ring of a trace begins with the process. */
+static int take_first_ring(void *arg) {
+    struct hook_thread *t = arg;
+    if (!take_ring(t))
+        return 0;
+    facts_tell_process(&t->writer);
+    tell_thread(t);
+    return 1;
+}
+
+static int attach(struct hook_thread *t) {
+    int started = life_start(take_first_ring, t);
+    if (!started)
+        return 0;
+    if (started == LIFE_STARTED_BY_OTHER) {
+        if (!take_ring(t)) {
+            atomic_fetch_add_explicit(&life_trace.control->lost_no_ring, 1, memory_order_relaxed);
+            return 0;
+        }
+        tell_thread(t);
+    }
+    t->generation = life_generation();
+    life_watch_thread(t);
+    return 1;
+}
+
+int hook_attach(struct hook_thread *t) {
+    int saved = errno;
+    t->depth = 1; /* a CUDA call in a signal handler or a look-up meanwhile is none of the program's straight line */
+    t->generation = 0;
+    int ok = attach(t);
+    t->depth = 0;
+    errno = saved;
+    return ok;
+}
+
+void hook_thread_end(void *thread) {
+    struct hook_thread *t = thread;
+    if (t->generation && t->generation == life_generation())
+        ring_retire(&t->writer, (unsigned)t->ring);
+    t->generation = 0;
+}
+
+/* An INFO record is no call: where there is no room it is left for later, not counted as lost. */
+static int has_room(struct ring_writer *w, size_t bytes) {
+    uint64_t slots = 2 * ((bytes + ACCT_SLOT_BYTES - 1) / ACCT_SLOT_BYTES) + 2; /* with the padding and a LOST record */
+    if (w->head + slots - w->tail <= w->slot_count)
+        return 1;
+    w->tail = atomic_load_explicit(&w->ring->tail, memory_order_acquire);
+    return w->head + slots - w->tail <= w->slot_count;
+}
+
+static void tell_api(struct hook_call *k) {
+    struct ring_writer *w = &k->thread->writer;
+    struct acct_ev_api *r;
+    if (!has_room(w, sizeof *r) || !(r = ring_begin(w, ACCT_EV_API, sizeof *r, k->start_ns)))
+        return;
+    const struct real_api *a = &real_apis[k->api];
+    r->number = k->api;
+    r->name = ring_text(w, a->name, strlen(a->name));
+    r->library = ring_text(w, a->library, strlen(a->library));
+    ring_commit(w);
+    atomic_store_explicit(&api_told[k->api], k->generation, memory_order_relaxed);
+}
+
+void *hook_record(struct hook_call *k, uint16_t event, size_t bytes, uint64_t stream) {
+    if (atomic_load_explicit(&api_told[k->api], memory_order_relaxed) != k->generation)
+        tell_api(k);
+    struct acct_rec *r = ring_begin(&k->thread->writer, event, bytes, k->start_ns);
+    if (!r)
+        return NULL;
+    r->api = k->api;
+    r->status = k->status;
+    r->device = k->device;
+    r->end_ns = k->end_ns;
+    r->stream = stream;
+    return r;
+}
+
+#define MAX_DEVICES 64
+static _Atomic uint32_t device_told[MAX_DEVICES]; /* generation, as above */
+
+void hook_device(struct hook_call *k) {
+    int ordinal = facts_current_device();
+    if (ordinal < 0)
+        return;
+    k->device = ordinal;
+    if (ordinal >= MAX_DEVICES || atomic_load_explicit(&device_told[ordinal], memory_order_relaxed) == k->generation)
+        return;
+    if (!has_room(&k->thread->writer, sizeof(struct acct_ev_device)))
+        return;
+    /* exchange: of two threads that come at once, one tells */
+    if (atomic_exchange(&device_told[ordinal], k->generation) != k->generation)
+        facts_tell_device(&k->thread->writer, ordinal);
+}

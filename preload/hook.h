@@ -1,0 +1,97 @@
+/* One captured call, as every wrapper has it:
+ *
+ *     struct hook_call k;
+ *     if (!hook_enter(&k, API_x)) return real(…);     nothing is recorded: pass through
+ *     r = real(…);
+ *     if (hook_leave(&k, r)) fill_y(&k, …);           the records, after the real call
+ *     hook_done(&k);
+ *
+ * All of it runs in the program's thread: no locks shared with the program, no allocation, errno as the real call left it.
+ * Calls made inside another (cuBLAS calling the runtime, a signal handler in between) are not recorded. */
+#ifndef ACCT_PRELOAD_HOOK_H
+#define ACCT_PRELOAD_HOOK_H
+
+#include <errno.h>
+#include <time.h>
+#include "preload/life.h"
+#include "trace/ring.h"
+
+/* A thread of the program. Zero until its first recorded call. */
+struct hook_thread {
+    uint32_t generation; /* of the trace that `ring` belongs to; 0: none */
+    uint32_t depth;      /* calls that are under way */
+    int ring;            /* number of the claimed ring, -1: none was free */
+    struct ring_writer writer;
+};
+
+/* On the wrapper's stack. */
+struct hook_call {
+    struct hook_thread *thread;
+    uint32_t api;
+    uint32_t generation;
+    int32_t status; /* of the real call */
+    int32_t device; /* ordinal, ACCT_NULL_I32 not known */
+    int saved_errno;
+    uint64_t start_ns, end_ns;
+};
+
+extern __thread struct hook_thread hook_thread __attribute__((tls_model("initial-exec")));
+
+static inline uint64_t hook_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Gives this thread a ring of the process' trace, starting that first if need be. 0: nothing is recorded. */
+int hook_attach(struct hook_thread *t);
+
+/* Asks for the current device, and tells the collector of one that is new. After a successful call only. */
+void hook_device(struct hook_call *k);
+
+/* 1: record this call. */
+static inline int hook_enter(struct hook_call *k, uint32_t api) {
+    struct hook_thread *t = &hook_thread;
+    if (t->depth)
+        return 0;
+    uint32_t now = life_generation();
+    if ((t->generation != now || !now) && !hook_attach(t))
+        return 0;
+    t->depth = 1;
+    k->thread = t;
+    k->api = api;
+    k->generation = t->generation;
+    k->device = ACCT_NULL_I32;
+    k->start_ns = hook_now();
+    return 1;
+}
+
+/* 1: go on with the record. 0 in the child of a fork that happened meanwhile: its thread has no ring. */
+static inline int hook_leave(struct hook_call *k, int32_t status) {
+    k->end_ns = hook_now();
+    k->status = status;
+    k->saved_errno = errno;
+    if (k->generation != life_generation())
+        return 0;
+    if (status == 0)
+        hook_device(k);
+    return 1;
+}
+
+static inline void hook_done(struct hook_call *k) {
+    k->thread->depth = 0;
+    errno = k->saved_errno;
+}
+
+/* Room for the call's record, head filled; NULL if the ring is full. hook_commit publishes it. */
+void *hook_record(struct hook_call *k, uint16_t event, size_t bytes, uint64_t stream);
+
+static inline void hook_commit(struct hook_call *k) { ring_commit(&k->thread->writer); }
+
+/* For calls that are not recorded but may call recorded ones inside (cublasCreate allocates). */
+static inline void hook_nest(int by) { hook_thread.depth += (uint32_t)by; }
+
+/* When a thread ends: gives its ring back. The destructor of a pthread key. */
+void hook_thread_end(void *thread);
+
+#endif

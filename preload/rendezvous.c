@@ -1,0 +1,197 @@
+#include "preload/rendezvous.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include "acct/env.h"
+#include "preload/hook.h"
+#include "preload/say.h"
+#include "preload/spawn.h"
+#include "preload/sys.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u
+#endif
+
+static int fail(char *why, size_t len, const char *what, const char *advice) {
+    say_append(why, len, what);
+    say_append(why, len, advice);
+    return -1;
+}
+
+/* ---- memory ----------------------------------------------------------------------------------------------------------- */
+
+/* Most bytes that the mapping may reserve. Only pages of rings in use are ever present, but a limited address space is the
+ * program's to use, and a file beyond RLIMIT_FSIZE is SIGXFSZ. */
+static uint64_t byte_budget(void) {
+    struct rlimit lim;
+    uint64_t budget = UINT64_MAX;
+    if (getrlimit(RLIMIT_AS, &lim) == 0 && lim.rlim_cur != RLIM_INFINITY)
+        budget = lim.rlim_cur / 32;
+    if (getrlimit(RLIMIT_FSIZE, &lim) == 0 && lim.rlim_cur < budget)
+        budget = lim.rlim_cur;
+    return budget;
+}
+
+/* Geometry by the environment: as many rings as the budget holds. -1: a variable is wrong, or not even one fits. */
+static int choose_layout(struct acct_control *c, char *why, size_t len) {
+    uint64_t slots, blob, budget = byte_budget();
+    if (acct_env_number(ENV_ACCT_RING_SLOTS, &slots) || slots > UINT32_MAX ||
+        ring_layout(c, 1, (uint32_t)slots, RING_MIN_BLOB, 0))
+        return fail(why, len, "ACCT_RING_SLOTS is wrong", "; give a power of two from 64 to 16777216");
+    if (acct_env_number(ENV_ACCT_BLOB_BYTES, &blob) || blob > UINT32_MAX ||
+        ring_layout(c, 1, (uint32_t)slots, (uint32_t)blob, (uint32_t)sys_getpid()))
+        return fail(why, len, "ACCT_BLOB_BYTES is wrong", "; give a power of two from 4K to 1G");
+    if (budget < c->total_bytes)
+        return fail(why, len, "no room for the recorder under the limits set", "; raise ulimit -v or -f, or lower ACCT_RING_SLOTS");
+    uint64_t rings = (budget - c->rings_offset) / c->ring_stride;
+    ring_layout(c, rings < ACCT_MAX_RINGS ? (uint32_t)rings : ACCT_MAX_RINGS, (uint32_t)slots, (uint32_t)blob,
+                (uint32_t)sys_getpid());
+    return 0;
+}
+
+static int make_memfd(uint64_t bytes) {
+    int fd = (int)syscall(SYS_memfd_create, "acct", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    if (fd < 0) /* before Linux 6.3 */
+        fd = (int)syscall(SYS_memfd_create, "acct", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -1;
+    fd = spawn_high_fd(fd);
+    if (fd < 0)
+        return -1;
+    /* Sealed against shrinking: nobody who holds it can turn the program's stores into SIGBUS. */
+    if (syscall(SYS_ftruncate, fd, bytes) == 0 && sys_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
+        return fd;
+    sys_close(fd);
+    return -1;
+}
+
+/* Memfd of the layout in *want, mapped with its control page filled. -1: error. */
+static int map_control(const struct acct_control *want, struct acct_control **out) {
+    int fd = make_memfd(want->total_bytes);
+    if (fd < 0)
+        return -1;
+    /* The control page is made present by fallocate, ring areas when they are claimed: where memory is short that fails here,
+     * instead of by SIGBUS in the program. */
+    void *p = MAP_FAILED;
+    if (syscall(SYS_fallocate, fd, 0, 0L, want->rings_offset) == 0)
+        p = mmap(NULL, want->total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (p == MAP_FAILED) {
+        sys_close(fd);
+        return -1;
+    }
+    madvise(p, want->total_bytes, MADV_DONTFORK);
+    madvise(p, want->total_bytes, MADV_DONTDUMP);
+    *out = p;
+    ring_layout(*out, want->max_rings, want->ring_slots, want->blob_bytes, want->pid);
+    atomic_store_explicit(&(*out)->program_state, ACCT_PROGRAM_RUNNING, memory_order_relaxed);
+    return fd;
+}
+
+/* ---- collector -------------------------------------------------------------------------------------------------------- */
+
+/* The socket of `acct run`, an abstract name written with an @. -1: none, or nobody listens. */
+static int connect_given(void) {
+    const char *name = acct_env_text(ENV_ACCT_SOCKET);
+    struct sockaddr_un a;
+    size_t n = strlen(name);
+    memset(&a, 0, sizeof a);
+    if (n < 2 || name[0] != '@' || n > sizeof a.sun_path)
+        return -1;
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    fd = spawn_high_fd(fd);
+    a.sun_family = AF_UNIX;
+    memcpy(a.sun_path + 1, name + 1, n - 1);
+    if (fd >= 0 && syscall(SYS_connect, fd, &a, offsetof(struct sockaddr_un, sun_path) + n) == 0)
+        return fd;
+    if (fd >= 0)
+        sys_close(fd);
+    return -1;
+}
+
+static int send_hello(int sock, int memfd, const struct acct_control *c) {
+    struct acct_hello hello = {ACCT_WIRE_MAGIC, ACCT_WIRE_VERSION, c->total_bytes};
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    struct iovec io = {&hello, sizeof hello};
+    struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    memset(&control, 0, sizeof control);
+    struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+    h->cmsg_level = SOL_SOCKET;
+    h->cmsg_type = SCM_RIGHTS;
+    h->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(h), &memfd, sizeof memfd);
+    return syscall(SYS_sendmsg, sock, &m, MSG_NOSIGNAL) == (long)sizeof hello ? 0 : -1;
+}
+
+/* Waits for something to read; 0, or -1 when `deadline` (hook_now) has passed. */
+static int wait_readable(int sock, uint64_t deadline) {
+    for (;;) {
+        struct pollfd p = {sock, POLLIN, 0};
+        uint64_t now = hook_now();
+        struct timespec left = {0, 0};
+        if (now < deadline) {
+            left.tv_sec = (time_t)((deadline - now) / 1000000000u);
+            left.tv_nsec = (long)((deadline - now) % 1000000000u);
+        }
+        long n = syscall(SYS_ppoll, &p, 1, &left, NULL, 8);
+        if (n > 0)
+            return 0;
+        if (n == 0 || errno != EINTR)
+            return -1;
+    }
+}
+
+static int agree(int sock, int memfd, const struct acct_control *c, char *why, size_t len) {
+    struct acct_reply reply;
+    uint64_t ms;
+    acct_env_number(ENV_ACCT_START_TIMEOUT, &ms);
+    memset(&reply, 0, sizeof reply);
+    if (send_hello(sock, memfd, c) != 0)
+        return fail(why, len, "the collector does not answer", "; look whether acct-collect can run here");
+    if (wait_readable(sock, hook_now() + ms * 1000000u) != 0)
+        return fail(why, len, "the collector did not answer in time", "; raise ACCT_START_TIMEOUT");
+    long n = syscall(SYS_recvfrom, sock, &reply, sizeof reply, 0, NULL, NULL);
+    if (n != (long)sizeof reply || reply.magic != ACCT_WIRE_MAGIC)
+        return fail(why, len, "the collector ended at once", "; look whether acct-collect can run here, and is of this version");
+    reply.message[sizeof reply.message - 1] = 0;
+    if (reply.error == 0)
+        return 0;
+    return fail(why, len, *reply.message ? reply.message : "the collector refused", "");
+}
+
+int rendezvous(struct life_trace *t, char *why, size_t len) {
+    struct acct_control want;
+    memset(&want, 0, sizeof want);
+    if (choose_layout(&want, why, len))
+        return -1;
+    int memfd = map_control(&want, &t->control);
+    if (memfd < 0)
+        return fail(why, len, "no shared memory for the recorder", "; look at the limits on memory and descriptors");
+    t->socket = connect_given();
+    if (t->socket < 0)
+        t->socket = spawn_collector(why, len);
+    int bad = t->socket < 0 || agree(t->socket, memfd, t->control, why, len) != 0;
+    sys_close(memfd);
+    if (bad) {
+        if (t->socket >= 0)
+            sys_close(t->socket);
+        munmap(t->control, want.total_bytes);
+        t->control = NULL;
+        return -1;
+    }
+    struct stat st;
+    if (fstat(t->socket, &st) == 0) {
+        t->socket_dev = st.st_dev;
+        t->socket_ino = st.st_ino;
+    }
+    return 0;
+}
