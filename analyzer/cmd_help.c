@@ -1,0 +1,72 @@
+/* acct help [COMMAND|env] */
+#include "analyzer/command.h"
+
+#include "acct/env.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct option_spec options[] = {{0}};
+
+/* What every command accepts beside its own table. */
+static const struct option_spec help_option = {"help", 0, OPTION_FLAG, NULL, "show this help"};
+
+static void print_option(const struct option_spec *o) {
+    char left[64];
+    int n = o->letter ? snprintf(left, sizeof left, "-%c, ", o->letter) : snprintf(left, sizeof left, "    ");
+    n += snprintf(left + n, sizeof left - (size_t)n, "--%s", o->name);
+    if (o->argument == OPTION_VALUE) snprintf(left + n, sizeof left - (size_t)n, " %s", o->argument_name);
+    if (o->argument == OPTION_OPTIONAL) snprintf(left + n, sizeof left - (size_t)n, "[=%s]", o->argument_name);
+    printf("  %-28s %s\n", left, o->doc);
+}
+
+void cmd_print_help(const struct command *command) {
+    printf("usage: acct %s %s\n%s\n\noptions:\n", command->name, command->usage, command->synopsis);
+    for (const struct option_spec *o = command->options; o->name; o++)
+        print_option(o);
+    print_option(&help_option);
+    if (command->details) printf("\n%s", command->details);
+}
+
+static void print_overview(void) {
+    printf("acct %s: memory and FLOP accounting for CUDA training programs\n\ncommands:\n", ACCT_VERSION);
+    for (int i = 0; cmd_table[i]; i++)
+        printf("  %-10s %s\n", cmd_table[i]->name, cmd_table[i]->synopsis);
+    printf("\n`acct help COMMAND` tells more of one, `acct help env` lists the environment variables, `acct --version` the version.\n"
+           "A first run: acct run -o run.db -- ./train, then acct report run.db\n");
+}
+
+static void print_environment(void) {
+    printf("Environment variables that acct, libacct.so and acct-collect read:\n");
+    for (int i = 0; i < ENV_COUNT; i++) {
+        const struct acct_env_entry *e = acct_env_entry((enum acct_env_name)i);
+        printf("\n%s (%s, default %s)\n    %s\n", e->name, e->type, *e->fallback ? e->fallback : "empty", e->doc);
+    }
+}
+
+static int help(const struct arguments *args) {
+    const struct command *command;
+    if (args->n_operands > 1) return cmd_fail(args->command, CMD_EXIT_USAGE, "one command at a time");
+    if (args->n_operands == 0) {
+        print_overview();
+        return 0;
+    }
+    if (!strcmp(args->operands[0], "env")) {
+        print_environment();
+        return 0;
+    }
+    command = cmd_find(args->operands[0]);
+    if (!command)
+        return cmd_fail(args->command, CMD_EXIT_USAGE, "unknown command '%s'; `acct help` lists them", args->operands[0]);
+    cmd_print_help(command);
+    return 0;
+}
+
+const struct command cmd_help = {
+    .name = "help",
+    .synopsis = "show what the commands do",
+    .usage = "[COMMAND | env]",
+    .options = options,
+    .usage_exit = CMD_EXIT_USAGE,
+    .function = help,
+};

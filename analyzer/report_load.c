@@ -1,0 +1,271 @@
+/* The report's model: program, device, totals, steps; small helpers that its other parts share. */
+#include "analyzer/report_model.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const report_class_names[REPORT_CLASSES] = {"param", "grad",      "optimizer", "activation", "activation_grad",
+                                                        "input", "workspace", "temporary", "other",      "unknown"};
+
+int report_class_of(const char *name) {
+    for (int i = 0; name && i < REPORT_CLASSES; i++)
+        if (!strcmp(name, report_class_names[i])) return i;
+    return REPORT_UNKNOWN_CLASS;
+}
+
+/* ---- helpers ---- */
+
+static void *need(void *p) {
+    if (!p) {
+        fputs("acct: out of memory while reading the trace\n", stderr);
+        exit(1);
+    }
+    return p;
+}
+
+void *report_grow(void *array, int64_t n, size_t size) {
+    if (n && (n & (n - 1))) return array; /* room is doubled at each power of two */
+    return need(realloc(array, (size_t)(n ? 2 * n : 1) * size));
+}
+
+void report_note(struct report *r, const char *format, ...) {
+    char *text;
+    va_list ap;
+    va_start(ap, format);
+    if (vasprintf(&text, format, ap) < 0) text = NULL;
+    va_end(ap);
+    r->notes = report_grow(r->notes, r->n_notes, sizeof *r->notes);
+    r->notes[r->n_notes++] = need(text);
+}
+
+sqlite3_stmt *report_prepare(struct report *r, const char *sql, char *err, size_t err_len) {
+    sqlite3_stmt *st = NULL;
+    if (sqlite3_prepare_v2(r->db, sql, -1, &st, NULL) == SQLITE_OK) return st;
+    snprintf(err, err_len, "%s: cannot be read: %s; check it with: sqlite3 %s 'pragma integrity_check'", r->path, sqlite3_errmsg(r->db), r->path);
+    return NULL;
+}
+
+int report_rows_end(struct report *r, sqlite3_stmt *st, int rc, char *err, size_t err_len) {
+    if (rc != SQLITE_DONE)
+        snprintf(err, err_len, "%s: cannot be read: %s; check it with: sqlite3 %s 'pragma integrity_check'", r->path, sqlite3_errmsg(r->db), r->path);
+    sqlite3_finalize(st);
+    return rc == SQLITE_DONE ? 0 : -1;
+}
+
+int64_t report_column(sqlite3_stmt *st, int column) {
+    return sqlite3_column_type(st, column) == SQLITE_NULL ? REPORT_UNKNOWN : sqlite3_column_int64(st, column);
+}
+
+char *report_column_text(sqlite3_stmt *st, int column) {
+    const unsigned char *text = sqlite3_column_text(st, column);
+    return text ? need(strdup((const char *)text)) : NULL;
+}
+
+/* One row of integers; a table without rows leaves REPORT_UNKNOWN. */
+static int one_row(struct report *r, const char *sql, int64_t *out, int n, char *err, size_t err_len) {
+    sqlite3_stmt *st = report_prepare(r, sql, err, err_len);
+    int rc;
+    if (!st) return -1;
+    for (int i = 0; i < n; i++)
+        out[i] = REPORT_UNKNOWN;
+    rc = sqlite3_step(st);
+    if (rc == SQLITE_ROW) {
+        for (int i = 0; i < n; i++)
+            out[i] = report_column(st, i);
+        rc = sqlite3_step(st);
+    }
+    return report_rows_end(r, st, rc, err, err_len);
+}
+
+/* ---- parts ---- */
+
+static int load_program(struct report *r, char *err, size_t err_len) {
+    int64_t v[2];
+    int rc;
+    if (one_row(r, "SELECT pid, exit_code FROM process ORDER BY id LIMIT 1", v, 2, err, err_len)) return -1;
+    r->pid = v[0];
+    r->exit_code = v[1];
+    sqlite3_stmt *st = report_prepare(r, "SELECT value FROM json_each((SELECT argv FROM process WHERE json_valid(argv) ORDER BY id LIMIT 1))", err, err_len);
+    if (!st) return -1;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        char *text = report_column_text(st, 0);
+        r->argv = report_grow(r->argv, r->n_argv, sizeof *r->argv);
+        r->argv[r->n_argv++] = text ? text : need(strdup(""));
+    }
+    return report_rows_end(r, st, rc, err, err_len);
+}
+
+/* Measured peaks first, then the data sheet's; what was given on the command line beats both. */
+static void choose_peaks(struct report *r, const struct report_options *options, double fp32, double fp64, char *measured) {
+    struct device_spec spec;
+    int i = devices_find(r->device_name), given = 0;
+    for (int f = 0; f < PEAK_FORMATS; f++)
+        r->peak[f] = NAN;
+    if (fp32 > 0 || fp64 > 0) {
+        r->peak[PEAK_FP32] = fp32 > 0 ? fp32 : NAN;
+        r->peak[PEAK_FP64] = fp64 > 0 ? fp64 : NAN;
+        if (asprintf(&r->peak_source, "measured%s%s", measured ? ": " : "", measured ? measured : "") < 0) r->peak_source = NULL;
+    } else if (i >= 0) {
+        devices_get(i, &spec);
+        memcpy(r->peak, spec.flops, sizeof r->peak);
+        r->peak_source = need(strdup(spec.source));
+    }
+    for (int f = 0; f < PEAK_FORMATS; f++) {
+        if (isnan(options->peak[f])) continue;
+        r->peak[f] = options->peak[f];
+        given = 1;
+    }
+    if (!given) return;
+    free(r->peak_source);
+    r->peak_source = need(strdup("given with --peak-tflops"));
+}
+
+static int load_device(struct report *r, const struct report_options *options, char *err, size_t err_len) {
+    sqlite3_stmt *st = report_prepare(r,
+                                      "SELECT name, total_bytes, cc_major, cc_minor, peak_fp32, peak_fp64, peak_source,"
+                                      " (SELECT count(DISTINCT ordinal) FROM device) FROM device ORDER BY process, ordinal LIMIT 1",
+                                      err, err_len);
+    double fp32 = NAN, fp64 = NAN;
+    char *measured = NULL;
+    int rc;
+    if (!st) return -1;
+    r->device_total_bytes = r->cc_major = r->cc_minor = REPORT_UNKNOWN;
+    if ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        r->device_name = report_column_text(st, 0);
+        r->device_total_bytes = report_column(st, 1);
+        r->cc_major = report_column(st, 2);
+        r->cc_minor = report_column(st, 3);
+        if (sqlite3_column_type(st, 4) != SQLITE_NULL) fp32 = sqlite3_column_double(st, 4);
+        if (sqlite3_column_type(st, 5) != SQLITE_NULL) fp64 = sqlite3_column_double(st, 5);
+        measured = report_column_text(st, 6);
+        r->devices = report_column(st, 7);
+        rc = sqlite3_step(st);
+    }
+    choose_peaks(r, options, fp32, fp64, measured);
+    free(measured);
+    return report_rows_end(r, st, rc, err, err_len);
+}
+
+static int load_totals(struct report *r, char *err, size_t err_len) {
+    int64_t v[8];
+    if (one_row(r,
+                "SELECT (SELECT count(*) FROM op), (SELECT count(*) FROM op WHERE kind = 'gemm' AND status = 0),"
+                " (SELECT count(*) FROM alloc), (SELECT coalesce(sum(records), 0) FROM lost), (SELECT coalesce(sum(texts), 0) FROM lost),"
+                " (SELECT count(*) FROM op WHERE status <> 0), (SELECT count(*) FROM op WHERE kind = 'launch')",
+                v, 7, err, err_len))
+        return -1;
+    r->ops = v[0];
+    r->gemms = v[1];
+    r->allocations = v[2];
+    r->dropped = v[3];
+    r->dropped_texts = v[4];
+    r->failed = v[5];
+    r->launches = v[6];
+    return 0;
+}
+
+static int load_steps(struct report *r, char *err, size_t err_len) {
+    sqlite3_stmt *st = report_prepare(r, "SELECT id, start_ns, end_ns, micro_batches, tokens, complete FROM step ORDER BY id", err, err_len);
+    int rc;
+    if (!st) return -1;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        r->steps = report_grow(r->steps, r->n_steps, sizeof *r->steps);
+        struct report_step *s = &r->steps[r->n_steps++];
+        memset(s, 0, sizeof *s);
+        s->index = report_column(st, 0);
+        s->start_ns = report_column(st, 1);
+        s->end_ns = report_column(st, 2);
+        s->micro_batches = report_column(st, 3);
+        s->tokens = report_column(st, 4);
+        s->complete = sqlite3_column_int(st, 5);
+    }
+    return report_rows_end(r, st, rc, err, err_len);
+}
+
+static int load_phases(struct report *r, char *err, size_t err_len) {
+    sqlite3_stmt *st = report_prepare(r,
+                                      "SELECT step, micro_batch, start_ns, end_ns, name FROM phase"
+                                      " WHERE name IN ('forward', 'backward', 'optimizer') ORDER BY step, start_ns, first_op",
+                                      err, err_len);
+    int rc;
+    if (!st) return -1;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        r->phases = report_grow(r->phases, r->n_phases, sizeof *r->phases);
+        struct report_phase_row *p = &r->phases[r->n_phases++];
+        p->step = report_column(st, 0);
+        p->micro_batch = report_column(st, 1);
+        p->start_ns = report_column(st, 2);
+        p->end_ns = report_column(st, 3);
+        snprintf(p->name, sizeof p->name, "%s", (const char *)sqlite3_column_text(st, 4));
+    }
+    return report_rows_end(r, st, rc, err, err_len);
+}
+
+/* ---- notes ---- */
+
+static void note_losses(struct report *r) {
+    if (r->dropped)
+        report_note(r, "%lld calls were not recorded (see the table `lost`): the figures are lower bounds; a larger ACCT_RING_SLOTS avoids it.",
+                    (long long)r->dropped);
+    if (r->dropped_texts) report_note(r, "%lld names or strings were not recorded (table `lost`).", (long long)r->dropped_texts);
+    if (r->state && !strcmp(r->state, "truncated"))
+        report_note(r, "The trace is truncated: %s.", r->reason ? r->reason : "its writer gave no reason");
+    if (r->failed) report_note(r, "%lld CUDA calls returned an error; they cost nothing here: acct query TRACE 'select * from op_named where status <> 0'.", (long long)r->failed);
+}
+
+static void note_limits(struct report *r) {
+    int64_t cut = 0;
+    for (int64_t i = 0; i < r->n_steps; i++)
+        cut += !r->steps[i].complete;
+    if (cut) report_note(r, "%lld step(s) were cut off before their optimizer update.", (long long)cut);
+    if (r->devices > 1) report_note(r, "The program used %lld devices: memory and FLOPs are sums over them, name and peak are the first one's.", (long long)r->devices);
+    if (!r->n_steps && r->ops) report_note(r, "No training step was found: no update of parameters that matrix products read.");
+    report_note(r, "CUPTI: not in this version; there are no device times. Times of single ops are unknown; step times, rates and MFU follow the host's clock.");
+    if (!r->launches)
+        report_note(r, "Kernel launches are not recorded in this version: FLOPs outside cuBLAS and the number of kernels are not known.");
+    report_note(r, "Reconciliation with the device's used memory: not in this version.");
+}
+
+static void note_peak(struct report *r) {
+    double highest = 0;
+    int some = 0;
+    for (int f = 0; f < PEAK_FORMATS; f++)
+        some |= r->peak[f] > 0;
+    if (!some)
+        report_note(r, "peak unknown: '%s' is not in the table of devices, so there is no MFU; give its peak with --peak-tflops.",
+                    r->device_name ? r->device_name : "no device");
+    for (int64_t i = 0; i < r->n_steps; i++)
+        if (r->steps[i].hfu > highest) highest = r->steps[i].hfu;
+    if (highest > 1)
+        report_note(r, "Warning: a step reached %.1f %% of the peak. Usual causes: a peak that is too low (another clock, the wrong number format),"
+                       " work that was counted and not done (tied or doubly counted parameters, sliding windows), calls whose device work ended after the step.",
+                    100 * highest);
+}
+
+int report_load(struct report *r, const struct report_options *options, char *err, size_t err_len) {
+    if (load_program(r, err, err_len) || load_device(r, options, err, err_len) || load_totals(r, err, err_len) || load_steps(r, err, err_len) ||
+        load_phases(r, err, err_len) || report_load_memory(r, err, err_len) || report_load_flops(r, err, err_len) ||
+        report_load_parameters(r, err, err_len))
+        return -1;
+    report_compute_rates(r);
+    note_losses(r);
+    note_limits(r);
+    note_peak(r);
+    return 0;
+}
+
+void report_close(struct report *r) {
+    for (int i = 0; i < r->n_argv; i++)
+        free(r->argv[i]);
+    for (int i = 0; i < r->n_notes; i++)
+        free(r->notes[i]);
+    for (int64_t i = 0; i < r->n_uncounted; i++)
+        free(r->uncounted[i].name);
+    free(r->argv), free(r->notes), free(r->uncounted), free(r->steps), free(r->phases);
+    free(r->state), free(r->reason), free(r->device_name), free(r->peak_source);
+    sqlite3_close(r->db);
+    memset(r, 0, sizeof *r);
+}

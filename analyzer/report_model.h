@@ -1,0 +1,117 @@
+/* The rows of a report, computed from a trace before anything is printed. Bytes, ns (CLOCK_MONOTONIC), FLOPs; what is not
+ * known is REPORT_UNKNOWN, NaN or NULL. One thread. Errors: -1 with one line in err. */
+#ifndef ACCT_ANALYZER_REPORT_MODEL_H
+#define ACCT_ANALYZER_REPORT_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sqlite3.h>
+#include "analyzer/devices.h"
+
+#define REPORT_UNKNOWN INT64_MIN
+#define REPORT_CLASSES 10 /* report_class_names; the last is unknown */
+#define REPORT_UNKNOWN_CLASS (REPORT_CLASSES - 1)
+
+extern const char *const report_class_names[REPORT_CLASSES];
+int report_class_of(const char *name); /* a name that is none of them: unknown */
+
+enum report_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_OPTIMIZER, PHASE_RECOMPUTE, PHASE_NONE, PHASE_EVALUATION, REPORT_PHASES };
+enum report_convention { CONVENTION_6N, CONVENTION_6N_MATMUL, CONVENTION_PALM, CONVENTION_CAUSAL, REPORT_CONVENTIONS };
+
+struct report_memory {
+    int64_t peak_bytes; /* device and async allocations live together */
+    int64_t at_peak[REPORT_CLASSES];
+    int64_t peak_ns; /* when it was first reached */
+};
+
+struct report_flops {
+    __int128 gemm; /* all matrix products */
+    __int128 other;
+    __int128 phase[REPORT_PHASES];  /* matrix products */
+    int64_t uncounted_gemm, uncounted; /* ops without a count; gemm, other are then lower bounds */
+    double by_format[PEAK_FORMATS + 1];    /* matrix products less recompute; the last: in a format without a name here */
+    double recompute_by_format[PEAK_FORMATS + 1];
+};
+
+struct report_step {
+    int64_t index, start_ns, end_ns, micro_batches, tokens;
+    int complete;
+    struct report_flops flops;
+    struct report_memory memory;
+    double mfu, hfu, by_convention[REPORT_CONVENTIONS];
+};
+
+struct report_phase_row {
+    int64_t step, micro_batch, start_ns, end_ns;
+    char name[16];
+};
+
+struct report_uncounted {
+    char *name;
+    int64_t launches;
+};
+
+struct report_spread { /* of the steps that count; n = 0: none */
+    double median, least, most;
+    int n;
+};
+
+struct report {
+    sqlite3 *db; /* the caller's */
+    const char *path;
+    char *state, *reason;
+    /* program */
+    int64_t pid, exit_code;
+    char **argv;
+    int n_argv;
+    /* device */
+    char *device_name, *peak_source;
+    int64_t devices, device_total_bytes, cc_major, cc_minor;
+    double peak[PEAK_FORMATS]; /* FLOP/s */
+    /* totals */
+    int64_t ops, gemms, allocations, dropped, dropped_texts, failed, launches;
+    struct report_flops flops;
+    struct report_memory memory;
+    int64_t managed_peak_bytes, pinned_peak_bytes, array_peak_bytes;
+    struct report_step *steps;
+    int64_t n_steps;
+    struct report_phase_row *phases; /* by step */
+    int64_t n_phases;
+    struct report_uncounted *uncounted;
+    int64_t n_uncounted;
+    /* over the steps that count: complete ones, the first left out if there are others */
+    struct report_spread step_ns, step_gemm, rate, mfu, hfu, by_convention[REPORT_CONVENTIONS];
+    int first_left_out;
+    int64_t parameters, matmul_parameters; /* elements */
+    int64_t first_input_gradient;          /* FLOPs a step that 6n-matmul counts and the program rightly skips; 0: none */
+    char **notes;
+    int n_notes;
+};
+
+/* Peaks given on the command line; NaN: not given. */
+struct report_options {
+    double peak[PEAK_FORMATS];
+};
+
+/* Opens a trace for reporting: waits, bounded, for a collector that is finishing; analyses first where the analysis is absent
+ * or older than this program, in the file or, where that cannot be written, in a temporary copy. Notes go into r->notes. */
+int report_open(struct report *r, const char *path, char *err, size_t err_len);
+int report_load(struct report *r, const struct report_options *options, char *err, size_t err_len);
+void report_close(struct report *r); /* frees and closes the database */
+
+void report_note(struct report *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Parts of report_load. */
+int report_load_memory(struct report *r, char *err, size_t err_len);
+int report_load_flops(struct report *r, char *err, size_t err_len);
+int report_load_parameters(struct report *r, char *err, size_t err_len);
+void report_compute_rates(struct report *r);
+
+/* Statements of the report's parts. prepare: NULL after an error (one line in err). A step that is neither row nor end is an error. */
+sqlite3_stmt *report_prepare(struct report *r, const char *sql, char *err, size_t err_len);
+int report_rows_end(struct report *r, sqlite3_stmt *st, int rc, char *err, size_t err_len); /* finalizes */
+int64_t report_column(sqlite3_stmt *st, int column);                                       /* REPORT_UNKNOWN for NULL */
+char *report_column_text(sqlite3_stmt *st, int column);                                    /* malloc'ed; NULL for NULL */
+void *report_grow(void *array, int64_t n, size_t size); /* room for one more at n, doubling */
+
+#endif

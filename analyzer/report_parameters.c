@@ -1,0 +1,148 @@
+/* N of the conventions: how many parameters there are, and how many of them take part in matrix products. Their number is
+ * bytes ÷ element size; the element size is that of the operands as which matrix products read them, and not known where
+ * these disagree or there are none. */
+#include "analyzer/report_model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct span {
+    int64_t alloc, from, to; /* bytes inside the allocation */
+};
+
+struct spans {
+    struct span *span;
+    int64_t n;
+};
+
+static void push(struct spans *s, int64_t alloc, int64_t from, int64_t bytes) {
+    s->span = report_grow(s->span, s->n, sizeof *s->span);
+    s->span[s->n++] = (struct span){alloc, from, from + bytes};
+}
+
+static int by_place(const void *a, const void *b) {
+    const struct span *x = a, *y = b;
+    if (x->alloc != y->alloc) return x->alloc < y->alloc ? -1 : 1;
+    return (x->from > y->from) - (x->from < y->from);
+}
+
+/* Sorted, without overlaps. */
+static void normalize(struct spans *s) {
+    int64_t n = 0;
+    if (s->n) qsort(s->span, (size_t)s->n, sizeof *s->span, by_place);
+    for (int64_t i = 0; i < s->n; i++) {
+        struct span *last = n ? &s->span[n - 1] : NULL;
+        if (last && last->alloc == s->span[i].alloc && s->span[i].from <= last->to) {
+            if (s->span[i].to > last->to) last->to = s->span[i].to;
+        } else {
+            s->span[n++] = s->span[i];
+        }
+    }
+    s->n = n;
+}
+
+static int64_t size_of(const struct spans *s) {
+    int64_t sum = 0;
+    for (int64_t i = 0; i < s->n; i++)
+        sum += s->span[i].to - s->span[i].from;
+    return sum;
+}
+
+/* Bytes in both; both normalized. */
+static int64_t size_of_both(const struct spans *a, const struct spans *b) {
+    int64_t sum = 0, i = 0, j = 0;
+    while (i < a->n && j < b->n) {
+        const struct span *x = &a->span[i], *y = &b->span[j];
+        if (x->alloc == y->alloc) {
+            int64_t from = x->from > y->from ? x->from : y->from, to = x->to < y->to ? x->to : y->to;
+            if (to > from) sum += to - from;
+        }
+        if (x->alloc < y->alloc || (x->alloc == y->alloc && x->to < y->to))
+            i++;
+        else
+            j++;
+    }
+    return sum;
+}
+
+static int64_t element_bits(const char *type) {
+    static const struct {
+        const char *type;
+        int bits;
+    } sizes[] = {{"fp64", 64}, {"fp32", 32}, {"fp16", 16}, {"bf16", 16}, {"fp8_e4m3", 8}, {"fp8_e5m2", 8}, {"fp4_e2m1", 4}, {"int8", 8}};
+    for (size_t i = 0; type && i < sizeof sizes / sizeof *sizes; i++)
+        if (!strcmp(type, sizes[i].type)) return sizes[i].bits;
+    return 0;
+}
+
+static int load_parameters(struct report *r, struct spans *out, char *err, size_t err_len) {
+    sqlite3_stmt *st = report_prepare(r,
+                                      "SELECT DISTINCT c.alloc, c.offset, c.bytes FROM alloc_class c JOIN alloc a ON a.id = c.alloc"
+                                      " WHERE c.class = 'param' AND a.memory IN ('device', 'async')",
+                                      err, err_len);
+    int rc;
+    if (!st) return -1;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW)
+        push(out, sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 1), sqlite3_column_int64(st, 2));
+    normalize(out);
+    return report_rows_end(r, st, rc, err, err_len);
+}
+
+/* *bits: of the operands that lie in parameters; 0: they differ, or none. */
+static int load_operands(struct report *r, const struct spans *parameters, struct spans *out, int64_t *bits, char *err, size_t err_len) {
+    sqlite3_stmt *st = report_prepare(r,
+                                      "SELECT DISTINCT b.alloc, b.address - a.address, b.bytes, CASE b.slot WHEN 'A' THEN g.a_type ELSE g.b_type END"
+                                      " FROM op_buffer b JOIN gemm g ON g.id = b.op JOIN alloc a ON a.id = b.alloc WHERE b.slot IN ('A', 'B')"
+                                      " AND b.bytes > 0 AND b.alloc IN (SELECT alloc FROM alloc_class WHERE class = 'param')",
+                                      err, err_len);
+    int rc, differ = 0;
+    if (!st) return -1;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        struct span one = {sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 1), 0};
+        int64_t size = element_bits((const char *)sqlite3_column_text(st, 3));
+        one.to = one.from + sqlite3_column_int64(st, 2);
+        if (!size_of_both(parameters, &(struct spans){&one, 1})) continue; /* other bytes of the same allocation */
+        if (!size || (*bits && *bits != size)) differ = 1;
+        *bits = size;
+        push(out, one.alloc, one.from, one.to - one.from);
+    }
+    if (differ) *bits = 0;
+    normalize(out);
+    return report_rows_end(r, st, rc, err, err_len);
+}
+
+/* Does 6n-matmul differ from what ran by exactly the input gradients of the steps' first products? Then that is the reason. */
+static int explain_difference(struct report *r, char *err, size_t err_len) {
+    const struct report_step *s = r->n_steps ? &r->steps[r->n_steps - 1] : NULL;
+    sqlite3_stmt *st;
+    int rc;
+    while (s && !s->complete)
+        s = s == r->steps ? NULL : s - 1;
+    if (!s || s->tokens == REPORT_UNKNOWN || r->matmul_parameters <= 0 || s->flops.uncounted_gemm) return 0;
+    __int128 missing = (__int128)6 * r->matmul_parameters * s->tokens - (s->flops.gemm - s->flops.phase[PHASE_RECOMPUTE]);
+    st = report_prepare(r, "SELECT flops FROM op_cost WHERE step = ? AND phase = 'forward' AND matmul AND flops > 0 ORDER BY micro_batch, op LIMIT 1", err, err_len);
+    if (!st) return -1;
+    sqlite3_bind_int64(st, 1, s->index);
+    if ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        __int128 first = (__int128)sqlite3_column_int64(st, 0) * (s->micro_batches > 0 ? s->micro_batches : 1);
+        if (missing == first) r->first_input_gradient = (int64_t)first;
+        rc = sqlite3_step(st);
+    }
+    return report_rows_end(r, st, rc, err, err_len);
+}
+
+int report_load_parameters(struct report *r, char *err, size_t err_len) {
+    struct spans parameters = {0}, operands = {0};
+    int64_t bits = 0;
+    int rc = load_parameters(r, &parameters, err, err_len);
+    r->parameters = r->matmul_parameters = REPORT_UNKNOWN;
+    if (!rc && parameters.n) rc = load_operands(r, &parameters, &operands, &bits, err, err_len);
+    if (!rc && bits) {
+        r->parameters = size_of(&parameters) * 8 / bits;
+        r->matmul_parameters = size_of_both(&parameters, &operands) * 8 / bits;
+        rc = explain_difference(r, err, err_len);
+    }
+    free(parameters.span);
+    free(operands.span);
+    return rc;
+}

@@ -1,0 +1,282 @@
+#include "analyzer/report_print.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static void int_or_null(struct emitter *e, const char *key, const char *label, enum emit_unit unit, int64_t value) {
+    if (value == REPORT_UNKNOWN)
+        emit_null(e, key, label);
+    else
+        emit_int(e, key, label, unit, value);
+}
+
+static void flops_or_null(struct emitter *e, const char *key, const char *label, __int128 value, int64_t uncounted) {
+    if (uncounted)
+        emit_null(e, key, label);
+    else
+        emit_int(e, key, label, UNIT_FLOPS, value);
+}
+
+/* ---- program, device ---- */
+
+static void print_program(struct emitter *e, const struct report *r) {
+    char line[512] = "";
+    size_t n = 0;
+    emit_object(e, "program", "Program", LOOK_FIELDS);
+    for (int i = 0; i < r->n_argv && n < sizeof line; i++)
+        n += (size_t)snprintf(line + n, sizeof line - n, "%s%s", i ? " " : "", r->argv[i]);
+    emit_text(e, NULL, "command", r->n_argv ? line : NULL);
+    emit_list(e, "argv", NULL, LOOK_HIDDEN);
+    for (int i = 0; i < r->n_argv; i++)
+        emit_text(e, "", NULL, r->argv[i]);
+    emit_end(e);
+    int_or_null(e, "pid", "process id", UNIT_NONE, r->pid);
+    int_or_null(e, "exit_code", "exit code", UNIT_NONE, r->exit_code);
+    emit_text(e, NULL, "trace", r->path);
+    emit_text(e, NULL, "state", r->state);
+    emit_end(e);
+}
+
+static void print_device(struct emitter *e, const struct report *r) {
+    char capability[32];
+    emit_object(e, "device", "Device", LOOK_FIELDS);
+    emit_text(e, "name", "name", r->device_name);
+    int_or_null(e, NULL, "memory", UNIT_BYTES, r->device_total_bytes);
+    snprintf(capability, sizeof capability, "%lld.%lld", (long long)r->cc_major, (long long)r->cc_minor);
+    emit_text(e, NULL, "compute capability", r->cc_major == REPORT_UNKNOWN || r->cc_minor == REPORT_UNKNOWN ? NULL : capability);
+    emit_text(e, "clock", NULL, "host"); /* this version has no device times */
+    emit_text(e, NULL, "clock of the steps", "host (no device times in this version)");
+    emit_object(e, "peak_flops", "peak", LOOK_INLINE);
+    for (int f = 0; f < PEAK_FORMATS; f++)
+        if (f != PEAK_FP16_ACC16) emit_real(e, devices_format_name(f), devices_format_name(f), UNIT_FLOPS_PER_S, r->peak[f]);
+    emit_end(e);
+    emit_text(e, NULL, "peak from", r->peak_source);
+    emit_end(e);
+}
+
+/* ---- totals, memory ---- */
+
+static void print_totals(struct emitter *e, const struct report *r) {
+    emit_object(e, "totals", "Totals", LOOK_FIELDS);
+    emit_int(e, "ops", "calls recorded", UNIT_NONE, r->ops);
+    emit_int(e, "gemms", "matrix products", UNIT_NONE, r->gemms);
+    emit_null(e, "kernels", "kernels"); /* launches are not recorded yet */
+    emit_int(e, "allocations", "allocations", UNIT_NONE, r->allocations);
+    emit_int(e, "dropped", "calls lost", UNIT_NONE, r->dropped);
+    flops_or_null(e, "flops", "FLOPs", r->flops.gemm + r->flops.other, r->flops.uncounted);
+    emit_int(e, "flops_evaluation", "FLOPs of evaluation", UNIT_FLOPS, r->flops.phase[PHASE_EVALUATION]);
+    emit_int(e, "peak_bytes", NULL, UNIT_BYTES, r->memory.peak_bytes);
+    emit_null(e, "counted_time_share", NULL);
+    emit_end(e);
+}
+
+void report_print_memory(struct emitter *e, const struct report_memory *m, const char *key, const char *label, enum emit_look look) {
+    emit_object(e, key, label, look);
+    for (int c = 0; c < REPORT_CLASSES; c++)
+        emit_int(e, report_class_names[c], report_class_names[c], UNIT_BYTES, m->at_peak[c]);
+    emit_end(e);
+}
+
+static void print_memory(struct emitter *e, const struct report *r) {
+    emit_object(e, "memory", "Memory at its peak (device and stream-ordered allocations)", LOOK_FIELDS);
+    emit_int(e, "peak_bytes", "peak", UNIT_BYTES, r->memory.peak_bytes);
+    report_print_memory(e, &r->memory, "at_peak", NULL, LOOK_BARS);
+    emit_int(e, "managed_peak_bytes", r->managed_peak_bytes ? "managed, apart" : NULL, UNIT_BYTES, r->managed_peak_bytes);
+    emit_int(e, "array_peak_bytes", r->array_peak_bytes ? "arrays, apart" : NULL, UNIT_BYTES, r->array_peak_bytes);
+    emit_int(e, "pinned_peak_bytes", "pinned host, apart", UNIT_BYTES, r->pinned_peak_bytes);
+    emit_end(e);
+}
+
+/* ---- run ---- */
+
+static void print_spread(struct emitter *e, const char *key, const char *label, enum emit_unit unit, const struct report_spread *s) {
+    char text[200], median[64], least[64], most[64];
+    emit_object(e, key, NULL, LOOK_FIELDS);
+    emit_real(e, "median", NULL, unit, s->median);
+    emit_real(e, "min", NULL, unit, s->least);
+    emit_real(e, "max", NULL, unit, s->most);
+    emit_end(e);
+    if (!label) return;
+    emit_human(median, sizeof median, unit, s->median, unit == UNIT_FLOPS);
+    emit_human(least, sizeof least, unit, s->least, 0);
+    emit_human(most, sizeof most, unit, s->most, 0);
+    if (s->least < s->most)
+        snprintf(text, sizeof text, "%s (%s to %s)", median, least, most);
+    else
+        snprintf(text, sizeof text, "%s", median);
+    emit_text(e, NULL, label, s->n ? text : NULL);
+}
+
+/* 6·N·T as people check it, and why it differs from what ran. */
+static void print_convention(struct emitter *e, const struct report *r) {
+    char text[256], flops[64];
+    const struct report_step *s = &r->steps[0];
+    if (!r->by_convention[CONVENTION_6N].n || r->parameters <= 0) return;
+    emit_human(flops, sizeof flops, UNIT_FLOPS, 6.0 * (double)r->parameters * (double)s->tokens, 1);
+    snprintf(text, sizeof text, "6 x %lld parameters x %lld tokens or samples = %s a step", (long long)r->parameters, (long long)s->tokens, flops);
+    emit_text(e, NULL, "6n counts", text);
+    if (!r->first_input_gradient) return;
+    emit_human(flops, sizeof flops, UNIT_FLOPS, (double)r->first_input_gradient, 1);
+    snprintf(text, sizeof text, "%s less were executed: the gradient of the first layer's input is not needed", flops);
+    emit_text(e, NULL, "", text);
+}
+
+void report_print_run(struct emitter *e, const struct report *r) {
+    char label[96];
+    if (r->n_steps)
+        snprintf(label, sizeof label, "Run: median over %d steps%s", r->step_ns.n, r->first_left_out ? ", the first left out (least to most)" : "");
+    else
+        snprintf(label, sizeof label, "Run: no step found");
+    emit_object(e, "run", label, LOOK_FIELDS);
+    emit_int(e, "steps", "steps", UNIT_NONE, r->n_steps);
+    if (r->n_steps || e->format == EMIT_JSON || e->format == EMIT_CSV) {
+        print_spread(e, "step_ns", "step time", UNIT_NS, &r->step_ns);
+        print_spread(e, "gemm_flops", "matrix products", UNIT_FLOPS, &r->step_gemm);
+        print_spread(e, "flops_per_s", "rate", UNIT_FLOPS_PER_S, &r->rate);
+        print_spread(e, "mfu", "MFU (executed)", UNIT_SHARE, &r->mfu);
+        print_spread(e, "hfu", r->flops.phase[PHASE_RECOMPUTE] ? "HFU" : NULL, UNIT_SHARE, &r->hfu);
+        print_spread(e, "mfu_6n", "MFU by 6n", UNIT_SHARE, &r->by_convention[CONVENTION_6N]);
+        print_spread(e, "mfu_6n_matmul", r->parameters == r->matmul_parameters ? NULL : "MFU by 6n-matmul", UNIT_SHARE, &r->by_convention[CONVENTION_6N_MATMUL]);
+        if (r->n_steps) print_convention(e, r);
+    }
+    emit_end(e);
+}
+
+/* ---- steps ---- */
+
+static void print_phases(struct emitter *e, const struct report *r, const struct report_step *s, int64_t *next) {
+    emit_list(e, "phases", NULL, LOOK_HIDDEN);
+    while (*next < r->n_phases && r->phases[*next].step < s->index)
+        ++*next;
+    for (; *next < r->n_phases && r->phases[*next].step == s->index; ++*next) {
+        const struct report_phase_row *p = &r->phases[*next];
+        emit_object(e, "", NULL, LOOK_FIELDS);
+        emit_text(e, "name", NULL, p->name);
+        int_or_null(e, "micro_batch", NULL, UNIT_NONE, p->micro_batch);
+        int_or_null(e, "start_ns", NULL, UNIT_NS, p->start_ns);
+        int_or_null(e, "end_ns", NULL, UNIT_NS, p->end_ns);
+        emit_end(e);
+    }
+    emit_end(e);
+}
+
+static void print_flops(struct emitter *e, const struct report_flops *f) {
+    emit_object(e, "flops", NULL, LOOK_FIELDS);
+    flops_or_null(e, "total", NULL, f->gemm + f->other, f->uncounted);
+    flops_or_null(e, "gemm", "products", f->gemm, f->uncounted_gemm);
+    flops_or_null(e, "other", "other FLOPs", f->other, f->uncounted - f->uncounted_gemm);
+    emit_int(e, "forward", "forward", UNIT_FLOPS, f->phase[PHASE_FORWARD]);
+    emit_int(e, "backward", "backward", UNIT_FLOPS, f->phase[PHASE_BACKWARD]);
+    emit_int(e, "optimizer", "optimizer", UNIT_FLOPS, f->phase[PHASE_OPTIMIZER]);
+    emit_int(e, "recompute", "recompute", UNIT_FLOPS, f->phase[PHASE_RECOMPUTE]);
+    emit_end(e);
+}
+
+static void print_rates(struct emitter *e, const struct report_step *s) {
+    static const char *const names[REPORT_CONVENTIONS] = {"6n", "6n-matmul", "palm", "causal"};
+    double ns = (double)(s->end_ns - s->start_ns);
+    emit_real(e, NULL, "rate", UNIT_FLOPS_PER_S, ns > 0 && !s->flops.uncounted_gemm ? (double)s->flops.gemm / ns * 1e9 : NAN);
+    emit_real(e, "mfu", "MFU", UNIT_SHARE, s->mfu);
+    emit_real(e, "hfu", NULL, UNIT_SHARE, s->hfu);
+    emit_object(e, "mfu_by_convention", NULL, LOOK_HIDDEN);
+    for (int c = 0; c < REPORT_CONVENTIONS; c++)
+        emit_real(e, names[c], NULL, UNIT_SHARE, s->by_convention[c]);
+    emit_end(e);
+}
+
+static void print_step(struct emitter *e, const struct report *r, const struct report_step *s, int64_t *next_phase) {
+    int timed = s->start_ns != REPORT_UNKNOWN && s->end_ns != REPORT_UNKNOWN;
+    emit_object(e, "", NULL, LOOK_FIELDS);
+    emit_int(e, "index", "step", UNIT_NONE, s->index);
+    int_or_null(e, "start_ns", NULL, UNIT_NS, s->start_ns);
+    int_or_null(e, "end_ns", NULL, UNIT_NS, s->end_ns);
+    int_or_null(e, NULL, "time", UNIT_NS, timed ? s->end_ns - s->start_ns : REPORT_UNKNOWN);
+    emit_bool(e, "complete", NULL, s->complete);
+    int_or_null(e, "tokens", NULL, UNIT_NONE, s->tokens);
+    int_or_null(e, "micro_batches", NULL, UNIT_NONE, s->micro_batches);
+    print_phases(e, r, s, next_phase);
+    print_flops(e, &s->flops);
+    print_rates(e, s);
+    emit_object(e, "memory", NULL, LOOK_FIELDS);
+    emit_int(e, "peak_bytes", "peak memory", UNIT_BYTES, s->memory.peak_bytes);
+    report_print_memory(e, &s->memory, "at_peak", NULL, LOOK_HIDDEN);
+    emit_end(e);
+    emit_end(e);
+}
+
+static void print_steps(struct emitter *e, const struct report *r) {
+    int64_t next_phase = 0;
+    emit_list(e, "steps", r->n_steps ? "Steps (FLOPs of matrix products by phase)" : NULL, r->n_steps ? LOOK_TABLE : LOOK_HIDDEN);
+    for (int64_t i = 0; i < r->n_steps; i++)
+        print_step(e, r, &r->steps[i], &next_phase);
+    emit_end(e);
+}
+
+/* ---- the rest ---- */
+
+static void print_coverage(struct emitter *e, const struct report *r) {
+    emit_object(e, "coverage", NULL, LOOK_FIELDS);
+    emit_null(e, "counted_time_share", NULL);
+    emit_list(e, "uncounted", r->n_uncounted ? "Not counted" : NULL, r->n_uncounted ? LOOK_TABLE : LOOK_HIDDEN);
+    for (int64_t i = 0; i < r->n_uncounted; i++) {
+        emit_object(e, "", NULL, LOOK_FIELDS);
+        emit_text(e, "name", "function", r->uncounted[i].name);
+        emit_int(e, "launches", "calls", UNIT_NONE, r->uncounted[i].launches);
+        emit_null(e, "time_ns", NULL);
+        emit_end(e);
+    }
+    emit_end(e);
+    emit_end(e);
+}
+
+static void print_block(struct emitter *e, sqlite3_stmt *st) {
+    emit_object(e, "", NULL, LOOK_FIELDS);
+    int_or_null(e, "id", "id", UNIT_NONE, report_column(st, 0));
+    int_or_null(e, "offset", NULL, UNIT_BYTES, report_column(st, 1));
+    int_or_null(e, "bytes", "bytes", UNIT_BYTES, report_column(st, 2));
+    emit_text(e, "class", "class", (const char *)sqlite3_column_text(st, 3));
+    emit_real(e, "confidence", "confidence", UNIT_NONE, sqlite3_column_type(st, 4) == SQLITE_NULL ? NAN : sqlite3_column_double(st, 4));
+    emit_text(e, "rule", "rule", (const char *)sqlite3_column_text(st, 5));
+    int_or_null(e, "alloc_ns", NULL, UNIT_NS, report_column(st, 6));
+    int_or_null(e, "free_ns", NULL, UNIT_NS, report_column(st, 7));
+    emit_end(e);
+}
+
+/* One entry for each range of an allocation that has a class of its own; ns are those of the class. */
+static int print_blocks(struct emitter *e, struct report *r, char *err, size_t err_len) {
+    sqlite3_stmt *st = report_prepare(r,
+                                      "SELECT a.id, coalesce(c.offset, 0), coalesce(c.bytes, a.bytes), coalesce(c.class, 'unknown'), c.confidence,"
+                                      " coalesce(c.rule, 'not classified'), max(a.alloc_ns, coalesce(c.from_ns, a.alloc_ns)), coalesce(c.until_ns, a.free_ns)"
+                                      " FROM alloc a LEFT JOIN alloc_class c ON c.alloc = a.id"
+                                      " WHERE a.memory IN ('device', 'async', 'managed', 'array') ORDER BY 1, 2, 7",
+                                      err, err_len);
+    int rc;
+    if (!st) return -1;
+    emit_list(e, "blocks", NULL, LOOK_HIDDEN);
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW)
+        print_block(e, st);
+    emit_end(e);
+    return report_rows_end(r, st, rc, err, err_len);
+}
+
+int report_print(struct emitter *e, struct report *r, char *err, size_t err_len) {
+    int rc;
+    emit_object(e, "", NULL, LOOK_FIELDS);
+    emit_int(e, "schema", NULL, UNIT_NONE, 1);
+    print_program(e, r);
+    print_device(e, r);
+    print_totals(e, r);
+    print_memory(e, r);
+    print_steps(e, r);
+    report_print_run(e, r);
+    print_coverage(e, r);
+    emit_null(e, "reconciliation", NULL);
+    emit_list(e, "notes", r->n_notes ? "Notes" : NULL, LOOK_LINES);
+    for (int i = 0; i < r->n_notes; i++)
+        emit_text(e, "", "", r->notes[i]);
+    emit_end(e);
+    rc = print_blocks(e, r, err, err_len);
+    emit_end(e);
+    return rc;
+}
