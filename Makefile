@@ -40,14 +40,20 @@ endif
 endif
 $(BUILD)/flags: ;
 
+# V=1 shows the command lines.
+Q := $(if $(V),,@)
+SAY := $(if $(V),@:,@echo)
+
 # One rule for every C file of the tree: x/y.c → build/obj/x/y.o. A room adds flags for its own objects with a
 # target-specific ROOM_CFLAGS.
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(ROOM_CFLAGS) $(CFLAGS) -c $< -o $@
+	$(SAY) "  CC $<"
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(ROOM_CFLAGS) $(CFLAGS) -c $< -o $@
 $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(ROOM_CFLAGS) $(CFLAGS) -c $< -o $@
+	$(SAY) "  CC $<"
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(ROOM_CFLAGS) $(CFLAGS) -c $< -o $@
 objs = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
 ALL :=
@@ -69,7 +75,7 @@ help:
 ## make asan       unit tests under AddressSanitizer and UBSan (make ubsan, make tsan likewise), in a folder of their own
 ## make format     clang-format over the tree
 ## make clean      remove $(BUILD)
-##                 CC=clang, OPT="-O0 -g", SANITIZE=…, BUILD=folder are taken; a change of compiler or flags rebuilds
+##                 CC=clang, OPT="-O0 -g", SANITIZE=…, BUILD=folder, V=1 are taken; a change of compiler or flags rebuilds
 deps:
 	@scripts/deps --with-bench --output $(BUILD)/deps.mk
 	@scripts/deps --check
