@@ -1,0 +1,104 @@
+/* Inside libacct-vgpu.so: what its parts share. The functions of the CUDA runtime and of cuBLAS are defined in this
+ * library under the vendor's names, hidden, and reach the program through the stand-ins' tables (vgpu/generate.py).
+ * Two locks: `vgpu_lock` over streams, events and handles; the memory's own (vgpu_memory.c), never held together with a
+ * wait. A caller may hold vgpu_lock and then take the memory's, never the other way round. */
+#ifndef VGPU_ENGINE_H
+#define VGPU_ENGINE_H
+
+#include "vgpu/vgpu_link.h"
+
+#include <cuda_profiler_api.h>
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- state of the device (vgpu_device.c) ---- */
+
+/* 0, or the cudaError_t with which every call is refused: initialisation error in a forked child, unloading while the
+ * program exits, illegal address after a fault. */
+extern _Atomic int vgpu_refused;
+int vgpu_cudart_refuse(void);
+int vgpu_cublas_refuse(void);   /* the same as a cublasStatus_t */
+void vgpu_cudart_note(int error);
+void vgpu_cublas_note(int error);
+void vgpu_say(const char *format, ...) __attribute__((format(printf, 1, 2))); /* one line on stderr, no stdio lock */
+int vgpu_device(int ordinal, struct acct_vgpu_device *out);
+int vgpu_cores(void);           /* processors this process may run on */
+bool vgpu_env_bytes(const char *name, uint64_t *value); /* a size with suffix K M G T; false: unset or empty, 0 or wrong */
+
+struct vgpu_peak {
+    double fp32, fp64; /* FLOP/s, NaN: not measured */
+    char source[192];
+};
+void vgpu_peak_get(struct vgpu_peak *out); /* measures at most once a process, caches on disk */
+
+/* ---- handles: items that keep their address for ever, so that a stale handle can be told ---- */
+
+struct vgpu_item {
+    uint32_t live;
+    uint32_t next_free;
+};
+
+struct vgpu_slab {
+    char *base;
+    size_t item_bytes, capacity, count; /* items ever used */
+    uint32_t first_free;                /* index + 1 */
+};
+
+void *vgpu_slab_take(struct vgpu_slab *slab); /* NULL: full. Contents stay as its last user left them */
+void vgpu_slab_give(struct vgpu_slab *slab, void *item);
+bool vgpu_slab_has(const struct vgpu_slab *slab, const void *item);
+
+/* ---- streams (vgpu_stream.c) ---- */
+
+struct vgpu_stream;
+
+/* A point in a stream's work: reached when the stream has done `sequence` operations. */
+struct vgpu_ticket {
+    struct vgpu_stream *stream; /* NULL: reached */
+    uint64_t sequence;
+};
+
+struct vgpu_work {
+    void (*run)(void *args); /* on the stream's thread, no lock held */
+    const void *args;        /* copied */
+    size_t bytes;
+    struct vgpu_ticket after; /* runs after that point too */
+    bool blas;                /* calls OpenBLAS: kept out while the process forks or exits */
+};
+
+extern pthread_mutex_t vgpu_lock;
+
+cudaError_t vgpu_submit(cudaStream_t stream, const struct vgpu_work *work, struct vgpu_ticket *ticket); /* ticket may be NULL */
+cudaError_t vgpu_wait(struct vgpu_ticket ticket);
+cudaError_t vgpu_wait_all(void);                /* every stream's work so far */
+cudaError_t vgpu_submit_and_wait(cudaStream_t stream, const struct vgpu_work *work);
+bool vgpu_reached(struct vgpu_ticket ticket);   /* under vgpu_lock */
+struct vgpu_stream *vgpu_stream_find(cudaStream_t stream); /* under vgpu_lock; NULL: no such stream */
+void vgpu_streams_reset(void);
+int64_t vgpu_now(void); /* ns, CLOCK_MONOTONIC */
+
+/* An operation on addresses the device cannot reach: says which call, and refuses everything from now on. */
+void vgpu_fault(const char *what, const void *address, size_t bytes);
+
+/* ---- memory (vgpu_memory.c, vgpu_host.c) ---- */
+
+enum vgpu_side { VGPU_PAGEABLE, VGPU_PINNED, VGPU_MANAGED, VGPU_DEVICE, VGPU_BAD };
+
+/* Where [address, address + bytes) lies; VGPU_BAD: in the device's range but not in one block in use. */
+enum vgpu_side vgpu_side_of(const void *address, size_t bytes);
+bool vgpu_device_can(const void *address, size_t bytes); /* may an operation of the device touch it? bytes 0: yes */
+uint64_t vgpu_capacity(void);
+void vgpu_memory_reset(void);
+enum vgpu_side vgpu_host_side(const void *address, size_t bytes, struct cudaPointerAttributes *out); /* out may be NULL */
+void vgpu_host_reset(void);
+
+/* The forms for a default stream per thread that have no stream argument; the vendor's headers name them only there. */
+__typeof__(cudaMemcpy) cudaMemcpy_ptds;
+__typeof__(cudaMemcpy2D) cudaMemcpy2D_ptds;
+__typeof__(cudaMemset) cudaMemset_ptds;
+__typeof__(cudaMemset2D) cudaMemset2D_ptds;
+
+#endif

@@ -1,0 +1,153 @@
+/* Events: a point in a stream's work, and the time at which its thread got there. */
+#include "vgpu/vgpu_stream.h"
+
+#include <math.h>
+#include <stddef.h>
+
+struct vgpu_event {
+    struct vgpu_item item;
+    unsigned flags;
+    uint64_t version;       /* of the last record, over all uses of the slot; a late worker must not set an older time */
+    bool recorded;
+    struct vgpu_ticket at;  /* reached: the last record is done */
+    int64_t time_ns;
+};
+
+enum { MAX_EVENTS = 1 << 20 };
+
+static struct vgpu_slab events = {.item_bytes = sizeof(struct vgpu_event), .capacity = MAX_EVENTS};
+
+static struct vgpu_event *find(cudaEvent_t handle)
+{
+    return vgpu_slab_has(&events, handle) ? (struct vgpu_event *)handle : NULL;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned int flags)
+{
+    const unsigned known = cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
+    if (!out || (flags & ~known) || ((flags & cudaEventInterprocess) && !(flags & cudaEventDisableTiming)))
+        return cudaErrorInvalidValue;
+    if (flags & cudaEventInterprocess)
+        return cudaErrorNotSupported;
+    pthread_mutex_lock(&vgpu_lock);
+    struct vgpu_event *e = vgpu_slab_take(&events);
+    if (e) {
+        e->flags = flags;
+        e->recorded = false;
+        e->at.stream = NULL;
+    }
+    pthread_mutex_unlock(&vgpu_lock);
+    if (!e)
+        return cudaErrorMemoryAllocation;
+    *out = (cudaEvent_t)e;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *out)
+{
+    return cudaEventCreateWithFlags(out, cudaEventDefault);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t handle)
+{
+    pthread_mutex_lock(&vgpu_lock);
+    struct vgpu_event *e = find(handle);
+    if (e) {
+        e->version++;
+        vgpu_slab_give(&events, e);
+    }
+    pthread_mutex_unlock(&vgpu_lock);
+    return e ? cudaSuccess : cudaErrorInvalidResourceHandle;
+}
+
+struct mark {
+    struct vgpu_event *event;
+    uint64_t version;
+};
+
+static void run_mark(void *args)
+{
+    struct mark *m = args;
+    int64_t now = vgpu_now();
+    pthread_mutex_lock(&vgpu_lock);
+    if (m->event->version == m->version)
+        m->event->time_ns = now;
+    pthread_mutex_unlock(&vgpu_lock);
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream, unsigned int flags)
+{
+    if (flags & ~(unsigned)cudaEventRecordExternal)
+        return cudaErrorInvalidValue;
+    cudaError_t error = cudaErrorInvalidResourceHandle;
+    pthread_mutex_lock(&vgpu_lock);
+    struct vgpu_event *e = find(handle);
+    struct vgpu_stream *s = vgpu_stream_find(stream);
+    if (e && s) {
+        struct mark m = {e, ++e->version};
+        error = vgpu_enqueue(s, &(struct vgpu_work){.run = run_mark, .args = &m, .bytes = sizeof m}, &e->at);
+        e->recorded |= !error;
+    }
+    pthread_mutex_unlock(&vgpu_lock);
+    return error;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    return cudaEventRecordWithFlags(event, stream, 0);
+}
+
+static void run_nothing(void *args)
+{
+    (void)args;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigned int flags)
+{
+    if (flags & ~(unsigned)cudaEventWaitExternal)
+        return cudaErrorInvalidValue;
+    cudaError_t error = cudaErrorInvalidResourceHandle;
+    pthread_mutex_lock(&vgpu_lock);
+    struct vgpu_event *e = find(handle);
+    struct vgpu_stream *s = vgpu_stream_find(stream);
+    if (e && s)
+        error = vgpu_reached(e->at) ? cudaSuccess
+                                    : vgpu_enqueue(s, &(struct vgpu_work){.run = run_nothing, .after = e->at}, NULL);
+    pthread_mutex_unlock(&vgpu_lock);
+    return error;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t handle)
+{
+    pthread_mutex_lock(&vgpu_lock);
+    struct vgpu_event *e = find(handle);
+    cudaError_t error = !e ? cudaErrorInvalidResourceHandle : vgpu_reached(e->at) ? cudaSuccess : cudaErrorNotReady;
+    pthread_mutex_unlock(&vgpu_lock);
+    return error;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t handle)
+{
+    pthread_mutex_lock(&vgpu_lock);
+    struct vgpu_event *e = find(handle);
+    struct vgpu_ticket at = e ? e->at : (struct vgpu_ticket){0};
+    pthread_mutex_unlock(&vgpu_lock);
+    return e ? vgpu_wait(at) : cudaErrorInvalidResourceHandle;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
+{
+    if (!ms)
+        return cudaErrorInvalidValue;
+    cudaError_t error = cudaSuccess;
+    pthread_mutex_lock(&vgpu_lock);
+    struct vgpu_event *a = find(start), *b = find(end);
+    if (!a || !b || !a->recorded || !b->recorded || ((a->flags | b->flags) & cudaEventDisableTiming))
+        error = cudaErrorInvalidResourceHandle;
+    else if (!vgpu_reached(a->at) || !vgpu_reached(b->at))
+        error = cudaErrorNotReady;
+    else
+        *ms = (float)((double)(b->time_ns - a->time_ns) * 1e-6);
+    pthread_mutex_unlock(&vgpu_lock);
+    return error;
+}

@@ -1,0 +1,33 @@
+/* What the stand-in libraries share: the engine is loaded at the first call that needs it, from the folder that the
+ * stand-in itself came from. Any thread. */
+#ifndef VGPU_STANDIN_H
+#define VGPU_STANDIN_H
+
+#include "vgpu/vgpu_link.h"
+
+struct vgpu_cudart_api;
+struct vgpu_cublas_api;
+
+/* The engine, or NULL if it cannot be loaded: one line on stderr says why, once. */
+const struct vgpu_engine *vgpu_engine_get(void);
+
+/* Says, at the first call only, that `name` is not implemented; returns `error`, which becomes the thread's last error
+ * where the library keeps one. */
+int vgpu_missing(int *said, const char *name, int error);
+
+static inline const struct vgpu_cudart_api *vgpu_cudart(void)
+{
+    const struct vgpu_engine *e = vgpu_engine_get();
+    return e ? e->cudart : 0;
+}
+
+static inline const struct vgpu_cublas_api *vgpu_cublas(void)
+{
+    const struct vgpu_engine *e = vgpu_engine_get();
+    return e ? e->cublas : 0;
+}
+
+#define vgpu_unavailable_cudart() cudaErrorInitializationError
+#define vgpu_unavailable_cublas() CUBLAS_STATUS_NOT_INITIALIZED
+
+#endif

@@ -1,0 +1,28 @@
+/* Streams, from the inside. All functions under vgpu_lock (vgpu_stream_drain gives it up while it waits). */
+#ifndef VGPU_STREAM_H
+#define VGPU_STREAM_H
+
+#include "vgpu/vgpu_engine.h"
+
+struct vgpu_op;
+
+struct vgpu_stream {
+    struct vgpu_item item;
+    bool initialised, has_worker;
+    bool retired; /* destroyed by the program; its work is still done */
+    unsigned flags;
+    int priority;
+    uint64_t id;
+    uint64_t enqueued, done; /* operations, over all uses of the slot */
+    struct vgpu_op *head, *tail;
+    pthread_cond_t work, progress;
+};
+
+struct vgpu_stream *vgpu_stream_open(unsigned flags, int priority); /* NULL: too many */
+void vgpu_stream_close(struct vgpu_stream *stream);
+bool vgpu_stream_is_default(const struct vgpu_stream *stream);
+bool vgpu_stream_idle(struct vgpu_stream *stream);
+cudaError_t vgpu_stream_drain(struct vgpu_stream *stream);
+cudaError_t vgpu_enqueue(struct vgpu_stream *stream, const struct vgpu_work *work, struct vgpu_ticket *ticket);
+
+#endif

@@ -1,0 +1,15 @@
+/* The one exported symbol. */
+#include "vgpu/vgpu_engine.h"
+
+extern const struct vgpu_cudart_api vgpu_cudart_table; /* generated */
+extern const struct vgpu_cublas_api vgpu_cublas_table;
+
+__attribute__((visibility("default"))) extern const struct vgpu_engine vgpu_engine;
+
+const struct vgpu_engine vgpu_engine = {
+    .version = VGPU_LINK_VERSION,
+    .cudart = &vgpu_cudart_table,
+    .cublas = &vgpu_cublas_table,
+    .device = vgpu_device,
+    .note = vgpu_cudart_note,
+};
