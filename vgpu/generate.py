@@ -7,7 +7,8 @@ vendor's name and prototype, nothing else. A plain function whose _64 form alone
 a _ptsz form (default stream per thread) from the plain one.
 
     generate.py --library cudart|cublas --include DIR --real FILE --clang CLANG --own STAND-IN.o … --out PREFIX ENGINE.o …
-writes PREFIX_errors.h (from the vendor's enum), PREFIX_api.h, PREFIX_table.c (for the engine), PREFIX_standin.c, PREFIX_missing.c, PREFIX.map, PREFIX_exports.txt."""
+writes PREFIX_api.h, PREFIX_table.c (for the engine), PREFIX_standin.c, PREFIX_missing.c, PREFIX.map, PREFIX_exports.txt;
+with --errors-only just PREFIX_errors.h, the names of the vendor's status codes."""
 import argparse, json, os, re, subprocess, sys
 
 ap = argparse.ArgumentParser()
@@ -160,11 +161,10 @@ def write(suffix, text):
         f.write(text)
 
 
-# Names of the status codes: the enum that has the library's success code.
-success = {'cudart': 'cudaSuccess', 'cublas': 'CUBLAS_STATUS_SUCCESS'}[LIB]
-names = next(v for v in enums.values() if success in v)
-write('_errors.h', head + ''.join(f'VGPU_ERROR({n})\n' for n in names))
-if args.errors_only:
+if args.errors_only:  # names of the status codes: the enum that has the library's success code
+    success = {'cudart': 'cudaSuccess', 'cublas': 'CUBLAS_STATUS_SUCCESS'}[LIB]
+    names = next(v for v in enums.values() if success in v)
+    write('_errors.h', head + ''.join(f'VGPU_ERROR({n})\n' for n in names))
     sys.exit()
 write('_api.h', '\n'.join(api))
 write('_table.c', '\n'.join(table))

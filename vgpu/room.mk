@@ -22,23 +22,29 @@ VGPU_GENERATE = $(PYTHON) vgpu/generate.py --include $(CUDA_INC) --clang $(CLANG
 $(BUILD)/obj/vgpu/vgpu_device.o: $(VGPU_GEN)/vgpu_cudart_errors.h
 $(BUILD)/obj/vgpu/vgpu_blas_handle.o: $(VGPU_GEN)/vgpu_cublas_errors.h
 $(VGPU_GEN)/vgpu_%_errors.h: vgpu/generate.py
-	$(VGPU_GENERATE) --errors-only --library $* --real - --out $(VGPU_GEN)/vgpu_$*
+	$(SAY) "  GEN $@"
+	$(Q)$(VGPU_GENERATE) --errors-only --library $* --real - --out $(VGPU_GEN)/vgpu_$*
 
 # The grouped targets of each library come from one run of the generator.
 VGPU_PARTS = $(foreach s,_api.h _table.c _standin.c _missing.c .map _exports.txt,$(VGPU_GEN)/vgpu_$(1)$(s))
 $(call VGPU_PARTS,cudart) &: vgpu/generate.py $(VGPU_CUDA) $(VGPU_OWN)
-	$(VGPU_GENERATE) --library cudart --real $(CUDA_LIB)/libcudart.so.13 --own $(VGPU_OWN) --out $(VGPU_GEN)/vgpu_cudart $(VGPU_CUDA)
+	$(SAY) "  GEN $@"
+	$(Q)$(VGPU_GENERATE) --library cudart --real $(CUDA_LIB)/libcudart.so.13 --own $(VGPU_OWN) --out $(VGPU_GEN)/vgpu_cudart $(VGPU_CUDA)
 $(call VGPU_PARTS,cublas) &: vgpu/generate.py $(VGPU_BLAS)
-	$(VGPU_GENERATE) --library cublas --real $(CUDA_LIB)/libcublas.so.13 --out $(VGPU_GEN)/vgpu_cublas $(VGPU_BLAS)
+	$(SAY) "  GEN $@"
+	$(Q)$(VGPU_GENERATE) --library cublas --real $(CUDA_LIB)/libcublas.so.13 --out $(VGPU_GEN)/vgpu_cublas $(VGPU_BLAS)
 
 $(BUILD)/vgpu/libacct-vgpu.so: $(VGPU_ENGINE)
 	@mkdir -p $(@D)
-	$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-Bsymbolic $^ -o $@ -lopenblas -lm -lpthread
+	$(SAY) "  LINK $@"
+	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-Bsymbolic $^ -o $@ -lopenblas -lm -lpthread
 $(BUILD)/vgpu/libcudart.so.13: $(VGPU_STANDIN) $(VGPU_OWN) $(BUILD)/obj/gen/vgpu/vgpu_cudart_standin.o $(BUILD)/obj/gen/vgpu/vgpu_cudart_missing.o $(VGPU_GEN)/vgpu_cudart.map
 	@mkdir -p $(@D)
-	$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-soname,$(@F) -Wl,--version-script=$(VGPU_GEN)/vgpu_cudart.map $(filter %.o,$^) -o $@
+	$(SAY) "  LINK $@"
+	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-soname,$(@F) -Wl,--version-script=$(VGPU_GEN)/vgpu_cudart.map $(filter %.o,$^) -o $@
 $(BUILD)/vgpu/libcublas.so.13: $(VGPU_STANDIN) $(BUILD)/obj/gen/vgpu/vgpu_cublas_standin.o $(BUILD)/obj/gen/vgpu/vgpu_cublas_missing.o $(VGPU_GEN)/vgpu_cublas.map
 	@mkdir -p $(@D)
-	$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-soname,$(@F) -Wl,--version-script=$(VGPU_GEN)/vgpu_cublas.map $(filter %.o,$^) -o $@
+	$(SAY) "  LINK $@"
+	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-soname,$(@F) -Wl,--version-script=$(VGPU_GEN)/vgpu_cublas.map $(filter %.o,$^) -o $@
 .PHONY: vgpu
 vgpu: $(VGPU_LIBS)

@@ -11,7 +11,8 @@ static struct vgpu_slab handles = {.item_bytes = sizeof(struct vgpu_blas), .capa
 
 int vgpu_cublas_refuse(void)
 {
-    switch (vgpu_refused) {
+    int refused = vgpu_refused;
+    switch (refused) {
     case 0: return CUBLAS_STATUS_SUCCESS;
     case cudaErrorIllegalAddress: return CUBLAS_STATUS_EXECUTION_FAILED;
     default: return CUBLAS_STATUS_NOT_INITIALIZED;
