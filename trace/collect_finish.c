@@ -137,6 +137,7 @@ void collect_finish(struct collect *c) {
     }
     rows_close(&c->rows);
     int complete = !truncation(c);
+    if (!c->stop_reason || strcmp(c->stop_reason, "disk")) store_make_indexes(c->db); /* without them it is only slower */
     analyse(c);
     one_file(c);
     sqlite3_close(c->db);

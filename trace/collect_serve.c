@@ -3,7 +3,8 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -18,6 +19,22 @@
 #define CROWDED_NS (2 * MS)
 #define MAPS_CHECK_NS (1000 * MS)
 #define MAPS_RETRY_NS (20 * MS)
+
+volatile sig_atomic_t collect_stop;
+
+void collect_status(const struct collect_config *config, const char *format, ...) {
+    char line[COLLECT_PATH_BYTES + 128];
+    va_list args;
+    if (config->status_fd < 0) return;
+    va_start(args, format);
+    int n = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (n >= (int)sizeof line) {
+        n = sizeof line - 1;
+        line[n - 1] = '\n';
+    }
+    if (write(config->status_fd, line, (size_t)n) < 0) return; /* its reader has gone: the trace is finished all the same */
+}
 
 /* ---- how it ends ------------------------------------------------------------------------------------------------- */
 

@@ -1,9 +1,11 @@
 # trace/: the wire contract, the store, and acct-collect. The ring's writing side is compiled into libacct.so by preload/.
 
-# schema.sql as a C string, so that the programs carry it.
-$(BUILD)/gen/store_schema.h: trace/schema.sql
+# schema.sql as C strings, so that the programs carry it: the indexes apart, since they are made when recording ends.
+SQL_AS_C = sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/.*/    "&\\n"/'
+$(BUILD)/gen/store_schema.h: trace/schema.sql trace/room.mk
 	@mkdir -p $(@D)
-	{ echo 'static const char store_schema_sql[] ='; sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/.*/    "&\\n"/' $<; echo '    ;'; } > $@
+	{ echo 'static const char store_schema_sql[] ='; grep -v '^CREATE INDEX' $< | $(SQL_AS_C); echo '    ;'; \
+	  echo 'static const char store_index_sql[] ='; sed -n 's/^CREATE INDEX/& IF NOT EXISTS/p' $< | $(SQL_AS_C); echo '    ;'; } > $@
 $(BUILD)/obj/trace/store.o: $(BUILD)/gen/store_schema.h
 
 STORE_SRC := trace/store.c trace/event_table.c
@@ -22,3 +24,9 @@ $(BUILD)/tests/fake_program: $(call objs,tests/support/fake_program.c trace/ring
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $^ -o $@
 TEST_PROGRAMS += $(BUILD)/tests/fake_program
+
+COLLECT_OBJ := $(call objs,$(COLLECT_SRC))
+$(BUILD)/bench/bench_collector: $(call objs,bench/bench_collector.c trace/ring.c) $(COLLECT_OBJ)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(STORE_LIBS)
+BENCHES += $(BUILD)/bench/bench_collector

@@ -124,7 +124,7 @@ CREATE TABLE op_cost(
   grade TEXT NOT NULL              -- exact sampled bound uncounted
 );
 
--- ==== indexes ===========================================================================================================
+-- ==== indexes, made when recording ends (a line each) ====================================================================
 CREATE INDEX op_start ON op(start_ns);
 CREATE INDEX alloc_address ON alloc(address);
 CREATE INDEX alloc_class_alloc ON alloc_class(alloc);

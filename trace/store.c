@@ -1,6 +1,6 @@
 #include "trace/store.h"
 #include "trace/event_table.h"
-#include "store_schema.h" /* made from schema.sql: static const char store_schema_sql[] */
+#include "store_schema.h" /* made from schema.sql: store_schema_sql, store_index_sql */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -53,11 +53,16 @@ static int create_tables(sqlite3 *db) {
     if (rc == SQLITE_OK) rc = exec_sql(db, store_schema_sql);
     for (int event = 0; event < ACCT_EV_COUNT && rc == SQLITE_OK; event++)
         if (event_has_table(event)) rc = create_detail_table(db, event);
-    if (rc == SQLITE_OK) rc = exec_sql(db, "CREATE INDEX gemm_op ON gemm(op)");
     if (rc == SQLITE_OK && store_meta_set_int(db, "schema_version", STORE_SCHEMA_VERSION)) rc = SQLITE_ERROR;
     if (rc == SQLITE_OK && store_meta_set_text(db, "state", "running")) rc = SQLITE_ERROR;
     if (rc == SQLITE_OK) rc = exec_sql(db, "COMMIT");
     return rc;
+}
+
+int store_make_indexes(sqlite3 *db) {
+    int rc = exec_sql(db, store_index_sql);
+    if (rc == SQLITE_OK) rc = exec_sql(db, "CREATE INDEX IF NOT EXISTS gemm_op ON gemm(op)"); /* no table of schema.sql */
+    return rc == SQLITE_OK ? 0 : STORE_EIO;
 }
 
 /* WAL needs memory shared between the processes that have the file open, which network file systems do not give. */

@@ -20,6 +20,10 @@ enum store_error {
  * it, else a rollback journal. */
 int store_create(sqlite3 **db, const char *path, int force, char *err, size_t err_len);
 
+/* Makes the indexes that are missing: when recording ends, since keeping them up to date would slow it. A trace without them
+ * (its collector was killed) reads right, but slower. */
+int store_make_indexes(sqlite3 *db);
+
 /* Opens an existing trace and checks what it is. write != 0: for analysed tables and meta. A trace whose writer died
  * (state still running, a -wal beside it) is recovered by opening it for writing where the folder allows that. */
 int store_open(sqlite3 **db, const char *path, int write, char *err, size_t err_len);
