@@ -54,6 +54,16 @@ static inline bool vgpu_is_op(cublasOperation_t op)
     return op == CUBLAS_OP_N || op == CUBLAS_OP_T || op == CUBLAS_OP_C;
 }
 
+static inline bool vgpu_is_uplo(cublasFillMode_t uplo)
+{
+    return uplo == CUBLAS_FILL_MODE_LOWER || uplo == CUBLAS_FILL_MODE_UPPER;
+}
+
+static inline int64_t vgpu_at_least_one(int64_t n)
+{
+    return n > 1 ? n : 1;
+}
+
 /* OpenBLAS takes 32-bit sizes. */
 static inline bool vgpu_too_large(int64_t a, int64_t b, int64_t c)
 {

@@ -55,8 +55,7 @@ static void run_geam(void *args)
 
 static int64_t rows(bool transposed, int64_t m, int64_t n)
 {
-    int64_t r = transposed ? n : m;
-    return r > 1 ? r : 1;
+    return vgpu_at_least_one(transposed ? n : m);
 }
 
 static cublasStatus_t geam(cublasHandle_t handle, struct geam *g, cublasOperation_t ta, cublasOperation_t tb, const void *alpha,

@@ -113,11 +113,6 @@ static void run_gemm(void *args)
         multiply(g, alpha, beta, matrix(g, &g->a, i), matrix(g, &g->b, i), (void *)matrix(g, &g->c, i));
 }
 
-static int64_t at_least_one(int64_t n)
-{
-    return n > 1 ? n : 1;
-}
-
 static CBLAS_TRANSPOSE transpose(cublasOperation_t op)
 {
     return op == CUBLAS_OP_N ? CblasNoTrans : CblasTrans;
@@ -142,7 +137,7 @@ static cublasStatus_t gemm(cublasHandle_t handle, const struct form *f, cublasOp
     if (!vgpu_is_op(ta) || !vgpu_is_op(tb) || m < 0 || n < 0 || k < 0 || f->batch < 0)
         return CUBLAS_STATUS_INVALID_VALUE;
     bool na = ta == CUBLAS_OP_N, nb = tb == CUBLAS_OP_N;
-    if (lda < at_least_one(na ? m : k) || ldb < at_least_one(nb ? k : n) || ldc < at_least_one(m))
+    if (lda < vgpu_at_least_one(na ? m : k) || ldb < vgpu_at_least_one(nb ? k : n) || ldc < vgpu_at_least_one(m))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (!m || !n || !f->batch)
         return CUBLAS_STATUS_SUCCESS;
