@@ -2,6 +2,7 @@
 #include "analyzer/command.h"
 
 #include "acct/env.h"
+#include "acct/version.h"
 
 #include <stdio.h>
 #include <string.h>

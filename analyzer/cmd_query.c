@@ -37,7 +37,9 @@ static int authorize(void *none, int action, const char *a, const char *b, const
 
 static int fail_sql(const struct arguments *args, sqlite3 *db, const char *path, const char *sql) {
     int at = sqlite3_error_offset(db);
-    const char *what = sqlite3_errcode(db) == SQLITE_AUTH ? "only reading is allowed here; use sqlite3 to change a copy" : sqlite3_errmsg(db);
+    const char *what = sqlite3_errmsg(db);
+    if (sqlite3_errcode(db) == SQLITE_AUTH)
+        return cmd_fail(args->command, CMD_EXIT_FAILED, "%s: only reading is allowed here; change a copy with sqlite3", path);
     if (at >= 0 && (size_t)at <= strlen(sql))
         return cmd_fail(args->command, CMD_EXIT_FAILED, "%s: %s, at character %d of the SQL: %.40s", path, what, at + 1, sql + at);
     return cmd_fail(args->command, CMD_EXIT_FAILED, "%s: %s; `acct query TRACE 'select sql from sqlite_schema'` lists tables and columns", path, what);

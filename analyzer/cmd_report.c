@@ -39,7 +39,7 @@ static int parse_peak_item(const char *item, size_t length, double *peak) {
     for (int f = 0; f < PEAK_FORMATS; f++) {
         const char *name = devices_format_name(f);
         if (equals && (strlen(name) != (size_t)(equals - item) || strncmp(name, item, strlen(name)))) continue;
-        peak[f] = value * 1e12;
+        peak[f] = round(value * 1e12);
         any = 1;
     }
     return any ? 0 : -1;

@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <sqlite3.h>
 
-#define ACCT_VERSION "0.1.0"
 #define CMD_MAX_OPTIONS 16
 #define CMD_EXIT_FAILED 1  /* a file, the database, the analysis */
 #define CMD_EXIT_USAGE 2   /* the command line itself */

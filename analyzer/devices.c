@@ -29,6 +29,9 @@ int devices_find(const char *name) {
     return -1;
 }
 
+/* Tera to units; rounded, since 66.9 has no exact binary form and 66.9e12 has. */
+static double tera(double v) { return round(v * 1e12); }
+
 void devices_get(int i, struct device_spec *out) {
     memset(out, 0, sizeof *out);
     out->alias = table[i].alias;
@@ -36,10 +39,10 @@ void devices_get(int i, struct device_spec *out) {
     out->source = table[i].source;
     out->sm = table[i].sm;
     for (int f = 0; f < PEAK_FORMATS; f++)
-        out->flops[f] = table[i].peak[f] * 1e12;
-    out->fp64_vector = table[i].vector * 1e12;
-    out->flops[PEAK_FP64] = isnan(table[i].tensor64) ? out->fp64_vector : table[i].tensor64 * 1e12;
-    out->int8_ops = table[i].int8_tops * 1e12;
+        out->flops[f] = tera(table[i].peak[f]);
+    out->fp64_vector = tera(table[i].vector);
+    out->flops[PEAK_FP64] = isnan(table[i].tensor64) ? out->fp64_vector : tera(table[i].tensor64);
+    out->int8_ops = tera(table[i].int8_tops);
     out->bytes_per_s = table[i].gb_s * 1e9;
     out->nominal_bytes = table[i].capacity * 1e9;
     out->total_bytes = llabs(table[i].bytes);

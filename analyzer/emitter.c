@@ -81,13 +81,19 @@ static int machine_here(const struct emitter *e, const char *key) {
     return key && (e->depth == 0 || e->level[e->depth - 1].machine);
 }
 
-/* Comma, line break, key: what stands before a JSON value or container. The first levels get lines of their own. */
+/* Levels whose values get lines of their own in JSON: the sections of a report, the rows of a table. */
+static int json_lines(const struct emitter *e) {
+    if (!e->level[0].list) return 2;
+    return e->level[0].look == LOOK_TABLE ? 1 : 3;
+}
+
+/* Comma, line break, key: what stands before a JSON value or container. */
 static void json_before(struct emitter *e, const char *key) {
     struct emit_level *up;
     if (!e->depth) return;
     up = &e->level[e->depth - 1];
     if (up->count) fputc(',', e->file);
-    if (e->depth <= 2)
+    if (e->depth <= json_lines(e))
         fprintf(e->file, "\n%*s", e->depth, "");
     else if (up->count)
         fputc(' ', e->file);
@@ -175,7 +181,7 @@ void emit_list(struct emitter *e, const char *key, const char *label, enum emit_
 void emit_end(struct emitter *e) {
     struct emit_level l = e->level[--e->depth];
     if (e->format == EMIT_JSON && l.machine) {
-        if (l.count && e->depth < 2) fprintf(e->file, "\n%*s", e->depth, "");
+        if (l.count && e->depth < json_lines(e)) fprintf(e->file, "\n%*s", e->depth, "");
         fputc(l.list ? ']' : '}', e->file);
     } else if (e->format == EMIT_CSV && l.machine) {
         if (!csv_is_table(e))
@@ -223,7 +229,10 @@ void emit_real(struct emitter *e, const char *key, const char *label, enum emit_
     if (!isfinite(value)) {
         emit_null(e, key, label);
     } else if (!for_people(e)) {
-        snprintf(text, sizeof text, "%.17g", value);
+        for (int digits = 15; digits <= 17; digits++) { /* the shortest that reads back as the same number */
+            snprintf(text, sizeof text, "%.*g", digits, value);
+            if (strtod(text, NULL) == value) break;
+        }
         machine_value(e, key, text, 0, 1, unit);
     } else {
         emit_human(text, sizeof text, unit, value, 0);

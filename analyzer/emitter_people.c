@@ -283,9 +283,11 @@ void emit_people_close(struct emitter *e, const struct emit_level *closed) {
     for (int i = 0; i < e->depth; i++) /* inside a table's row */
         if (e->level[i].look == LOOK_TABLE) return;
     e->collecting = 0;
+    if (e->format == EMIT_MARKDOWN && e->fields_open && look != LOOK_INLINE) fputc('\n', e->file); /* ends the table above */
     if (look == LOOK_TABLE) put_table(e);
     if (look == LOOK_BARS) put_bars(e);
     if (look == LOOK_INLINE) put_inline(e);
+    if (e->format == EMIT_MARKDOWN && look != LOOK_INLINE) fputc('\n', e->file);
     if (look != LOOK_INLINE) e->fields_open = 0;
     emit_cells_clear(&e->head);
     emit_cells_clear(&e->cells);

@@ -1,6 +1,8 @@
 /* `acct`: finds the subcommand, parses its options by its table, calls it. Nothing else belongs here. */
 #include "analyzer/command.h"
 
+#include "acct/version.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>

@@ -161,7 +161,7 @@ static void print_phases(struct emitter *e, const struct report *r, const struct
     emit_end(e);
 }
 
-static void print_flops(struct emitter *e, const struct report_flops *f) {
+static void print_flops(struct emitter *e, const struct report *r, const struct report_flops *f) {
     emit_object(e, "flops", NULL, LOOK_FIELDS);
     flops_or_null(e, "total", NULL, f->gemm + f->other, f->uncounted);
     flops_or_null(e, "gemm", "products", f->gemm, f->uncounted_gemm);
@@ -169,7 +169,7 @@ static void print_flops(struct emitter *e, const struct report_flops *f) {
     emit_int(e, "forward", "forward", UNIT_FLOPS, f->phase[PHASE_FORWARD]);
     emit_int(e, "backward", "backward", UNIT_FLOPS, f->phase[PHASE_BACKWARD]);
     emit_int(e, "optimizer", "optimizer", UNIT_FLOPS, f->phase[PHASE_OPTIMIZER]);
-    emit_int(e, "recompute", "recompute", UNIT_FLOPS, f->phase[PHASE_RECOMPUTE]);
+    emit_int(e, "recompute", r->flops.phase[PHASE_RECOMPUTE] ? "recompute" : NULL, UNIT_FLOPS, f->phase[PHASE_RECOMPUTE]);
     emit_end(e);
 }
 
@@ -196,7 +196,7 @@ static void print_step(struct emitter *e, const struct report *r, const struct r
     int_or_null(e, "tokens", NULL, UNIT_NONE, s->tokens);
     int_or_null(e, "micro_batches", NULL, UNIT_NONE, s->micro_batches);
     print_phases(e, r, s, next_phase);
-    print_flops(e, &s->flops);
+    print_flops(e, r, &s->flops);
     print_rates(e, s);
     emit_object(e, "memory", NULL, LOOK_FIELDS);
     emit_int(e, "peak_bytes", "peak memory", UNIT_BYTES, s->memory.peak_bytes);

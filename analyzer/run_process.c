@@ -191,6 +191,14 @@ static struct run_trace *add_trace(struct run_process *r) {
     return &all[r->n_traces++];
 }
 
+/* The collector tells whole paths; what lies in our folder is easier to read (and to type) without it. */
+static void shorten(const char *path, char out[RUN_PATH]) {
+    char cwd[RUN_PATH];
+    size_t n = getcwd(cwd, sizeof cwd) ? strlen(cwd) : 0;
+    int inside = n > 1 && !strncmp(path, cwd, n) && path[n] == '/' && path[n + 1] && path[n + 1] != '-';
+    snprintf(out, RUN_PATH, "%s", inside ? path + n + 1 : path);
+}
+
 /* `open PID PATH`, `done PID STATE PATH`, `error PID message`. What is none of these is left alone: a newer collector. */
 static void take_line(struct run_process *r, char *line) {
     char *end, *rest = strchr(line, ' ');
@@ -201,14 +209,16 @@ static void take_line(struct run_process *r, char *line) {
         struct run_trace *t = add_trace(r);
         if (!t) return;
         t->pid = pid;
-        snprintf(t->path, sizeof t->path, "%s", rest);
+        shorten(rest, t->path);
     } else if (!strncmp(line, "done ", 5)) {
         char *path = strchr(rest, ' ');
+        char shown[RUN_PATH];
         if (!path) return;
         *path++ = 0;
+        shorten(path, shown);
         for (int i = 0; i < r->n_traces; i++) {
             struct run_trace *t = &r->traces[i];
-            if (t->pid != pid || strcmp(t->path, path)) continue;
+            if (t->pid != pid || strcmp(t->path, shown)) continue;
             t->done = 1;
             snprintf(t->state, sizeof t->state, "%s", rest);
         }
@@ -267,11 +277,18 @@ static int finishing(const struct run_process *r, const struct run_trace *t) {
     return !t->done && (t->pid == r->program || (kill((pid_t)t->pid, 0) && errno == ESRCH));
 }
 
+/* A refusal may come a moment after the program, which does not wait for it, has ended. */
+static void wait_for_first_news(struct run_process *r) {
+    wait_for_news(r, 0);
+    for (int i = 0; i < 10 && r->status >= 0 && !r->n_traces && !r->error[0]; i++)
+        wait_for_news(r, 10);
+}
+
 void run_wait_traces(struct run_process *r) {
     struct timespec start, now;
     int told = !isatty(STDERR_FILENO);
     clock_gettime(CLOCK_MONOTONIC, &start);
-    wait_for_news(r, 0);
+    wait_for_first_news(r);
     while (r->status >= 0) {
         int waiting = 0, sig;
         for (int i = 0; i < r->n_traces; i++)
