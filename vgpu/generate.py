@@ -72,8 +72,6 @@ if os.path.exists(args.real):  # more than the headers declare: graphics interop
     vendor |= symbols(['-D', '--defined-only'], args.real)
 own = symbols(['-g'], *args.own)
 engine = symbols(['-g'], *args.engine) & (set(protos) | {n for n in vendor if n.endswith('_ptds')})
-for n in {n for n in protos if n not in vendor}:
-    vendor.add(n)
 
 
 def declare(ret, name, params):

@@ -48,3 +48,12 @@ $(BUILD)/vgpu/libcublas.so.13: $(VGPU_STANDIN) $(BUILD)/obj/gen/vgpu/vgpu_cublas
 	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-soname,$(@F) -Wl,--version-script=$(VGPU_GEN)/vgpu_cublas.map $(filter %.o,$^) -o $@
 .PHONY: vgpu
 vgpu: $(VGPU_LIBS)
+
+# Tests: some see the stand-ins as a program does, some link with one part of the engine.
+VGPU_TESTS := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_vgpu_*.c))
+$(VGPU_TESTS:%=$(BUILD)/obj/tests/unit/%.o): ROOM_CFLAGS = -isystem $(CUDA_INC)
+$(foreach t,$(filter-out test_vgpu_arena test_vgpu_half,$(VGPU_TESTS)),\
+  $(eval UNIT_$(t) := $(BUILD)/vgpu/libcublas.so.13 $(BUILD)/vgpu/libcudart.so.13 | $(BUILD)/vgpu/libacct-vgpu.so)\
+  $(eval LIBS_$(t) := -Wl,-rpath,$(abspath $(BUILD)/vgpu)))
+UNIT_test_vgpu_arena := $(call objs,vgpu/vgpu_arena.c vgpu/vgpu_tree.c)
+UNIT_test_vgpu_half := $(call objs,vgpu/vgpu_half.c)
