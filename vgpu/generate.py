@@ -57,7 +57,7 @@ def prototypes(headers):
 
 def per_thread_names():
     text = open(os.path.join(args.include, 'cuda_runtime_api.h')).read()
-    return {n + '_' + s.lower() for s, n in re.findall(r'__CUDART_API_(PTSZ|PTDS)\((\w+)\)', text)}
+    return {n + '_' + s.lower() for s, n in re.findall(r'__CUDART_API_(PTSZ|PTDS)\((cuda\w+)\)', text)}
 
 
 enums = {}
