@@ -58,14 +58,13 @@ static int parse_fd(const char *option, const char *text, int *fd) {
 static int parse(int argc, char **argv, struct options *o) {
     static const char *const names[] = {"--fd", "--listen-fd", "--status-fd"};
     int *const targets[] = {&o->fd, &o->listen_fd, &o->status_fd};
-    for (int i = 1; i < argc; i++) {
+    for (int i = 1; i < argc; i += 2) {
         int k = 0;
         if (!strcmp(argv[i], "--help")) return -1;
         while (k < 3 && strcmp(argv[i], names[k])) k++;
         if (k == 3) return bad("unknown option", argv[i]);
         int rc = parse_fd(argv[i], argv[i + 1], targets[k]);
         if (rc) return rc;
-        i++;
     }
     if ((o->fd < 0) == (o->listen_fd < 0)) return bad("exactly one is needed of", "--fd, --listen-fd");
     return 0;
