@@ -80,6 +80,7 @@ static int print_rows(const struct arguments *args, sqlite3 *db, sqlite3_stmt *s
     struct emitter e;
     int rc;
     emit_begin(&e, stdout, format);
+    e.null_word = "NULL";
     emit_list(&e, "", NULL, LOOK_TABLE);
     print_header(&e, st);
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {

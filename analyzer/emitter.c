@@ -154,6 +154,7 @@ void emit_begin(struct emitter *e, FILE *file, enum emit_format format) {
     memset(e, 0, sizeof *e);
     e->file = file;
     e->format = format;
+    e->null_word = "unknown";
 }
 
 void emit_finish(struct emitter *e) {
@@ -258,7 +259,7 @@ void emit_bool(struct emitter *e, const char *key, const char *label, int value)
 
 void emit_null(struct emitter *e, const char *key, const char *label) {
     if (for_people(e))
-        emit_people_value(e, label, "unknown", 0, 1, 0);
+        emit_people_value(e, label, e->null_word, 0, 1, 0);
     else
         machine_value(e, key, "", 0, 0, UNIT_NONE);
 }

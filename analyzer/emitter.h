@@ -42,6 +42,7 @@ struct emit_cells {
 struct emitter {
     FILE *file;
     enum emit_format format;
+    const char *null_word; /* what people see where a value is not known */
     long table_limit; /* most rows of a text table; the middle is left out; 0: no limit */
     int depth;
     struct emit_level level[EMIT_DEPTH];
