@@ -154,8 +154,9 @@ static int load_totals(struct report *r, char *err, size_t err_len) {
     if (one_row(r,
                 "SELECT (SELECT count(*) FROM op), (SELECT count(*) FROM op WHERE kind = 'gemm' AND status = 0),"
                 " (SELECT count(*) FROM alloc), (SELECT coalesce(sum(records), 0) FROM lost), (SELECT coalesce(sum(texts), 0) FROM lost),"
-                " (SELECT count(*) FROM op WHERE status <> 0), (SELECT count(*) FROM op WHERE kind = 'launch')",
-                v, 7, err, err_len))
+                " (SELECT count(*) FROM op WHERE status <> 0), (SELECT count(*) FROM op WHERE kind = 'launch'),"
+                " (SELECT coalesce(sum(records), 0) FROM lost WHERE reason = 'ring full')",
+                v, 8, err, err_len))
         return -1;
     r->ops = v[0];
     r->gemms = v[1];
@@ -164,6 +165,7 @@ static int load_totals(struct report *r, char *err, size_t err_len) {
     r->dropped_texts = v[4];
     r->failed = v[5];
     r->launches = v[6];
+    r->dropped_ring = v[7];
     return 0;
 }
 
@@ -208,8 +210,8 @@ static int load_phases(struct report *r, char *err, size_t err_len) {
 
 static void note_losses(struct report *r) {
     if (r->dropped)
-        report_note(r, "%lld calls were not recorded (see the table `lost`): the figures are lower bounds; a larger ACCT_RING_SLOTS avoids it.",
-                    (long long)r->dropped);
+        report_note(r, "%lld calls were not recorded (see the table `lost`): the figures are lower bounds%s.", (long long)r->dropped,
+                    r->dropped_ring ? "; a larger ACCT_RING_SLOTS avoids it" : "");
     if (r->dropped_texts) report_note(r, "%lld names or strings were not recorded (table `lost`).", (long long)r->dropped_texts);
     if (r->state && !strcmp(r->state, "truncated"))
         report_note(r, "The trace is truncated: %s.", r->reason ? r->reason : "its writer gave no reason");

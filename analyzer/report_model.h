@@ -70,6 +70,7 @@ struct report {
     double peak[PEAK_FORMATS]; /* FLOP/s */
     /* totals */
     int64_t ops, gemms, allocations, dropped, dropped_texts, failed, launches;
+    int64_t dropped_ring; /* those of `dropped` that found a ring full */
     struct report_flops flops;
     struct report_memory memory;
     int64_t managed_peak_bytes, pinned_peak_bytes, array_peak_bytes;

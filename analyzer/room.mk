@@ -5,5 +5,16 @@ ACCT_SRC := $(filter-out $(ANALYSIS_SRC),$(wildcard analyzer/main.c analyzer/dev
 
 .SECONDEXPANSION:
 $(BUILD)/acct: $$(call objs,$(ACCT_SRC) $(ANALYSIS_SRC) $$(STORE_SRC))
-	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(STORE_LIBS) -lm -lpthread
+	$(SAY) "  LD $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(STORE_LIBS) -lm -lpthread
 ALL += $(BUILD)/acct
+
+# libacct(7) has the registry of environment variables.
+$(BUILD)/man/libacct.7: docs/man/libacct.7.in include/acct/env.def
+	@mkdir -p $(@D)
+	$(SAY) "  GEN $@"
+	$(Q)sed -n 's/^ENV(\([A-Z_0-9]*\), \([a-z]*\), "\(.*\)", "\(.*\)")$$/.TP\n.BR \1 " (\2, default \3)"\n\4/p' include/acct/env.def | \
+	  sed -e 's/-/\\-/g' -e 's/default )/default empty)/' > $@.env
+	$(Q)sed -e '/^@ENV@$$/{r $@.env' -e 'd}' $< > $@
+	@rm -f $@.env
+ALL += $(BUILD)/man/libacct.7

@@ -65,7 +65,8 @@ static void print_warnings(const struct report *r) {
         calls += r->uncounted[i].launches;
     if (calls) say("%lld calls of %lld functions have no FLOP count, the first is %s", (long long)calls, (long long)r->n_uncounted, r->uncounted[0].name);
     if (!r->launches) say("kernel launches are not recorded in this version: the FLOPs are those of cuBLAS calls");
-    if (r->dropped) say("%lld calls were lost: the figures are lower bounds; a larger ACCT_RING_SLOTS avoids it", (long long)r->dropped);
+    if (r->dropped)
+        say("%lld calls were lost: the figures are lower bounds%s", (long long)r->dropped, r->dropped_ring ? "; a larger ACCT_RING_SLOTS avoids it" : "");
     if (r->state && !strcmp(r->state, "truncated")) say("truncated: %s", r->reason ? r->reason : "no reason was given");
     if (r->n_steps && isnan(r->mfu.median))
         say("no MFU: no peak is known for '%s' in the number format used; acct report --peak-tflops X %s", r->device_name ? r->device_name : "no device", r->path);
@@ -121,7 +122,8 @@ static int main_trace(const struct run_process *r) {
 
 void run_summary(struct run_process *r, int exit_code) {
     int own = main_trace(r), shown = 0;
-    if (r->error[0]) say("%s", r->error);
+    int told = own >= 0 && !strcmp(r->traces[own].state, "truncated"); /* by the summary, with its reason */
+    if (r->error[0] && !told) say("%s", r->error);
     if (!r->n_traces) {
         tell_none(r);
         return;

@@ -341,3 +341,74 @@ def test_installed_layout(tmp_path):
     r = run('acct', 'run', '--vgpu', '-o', 'x.db', CUDA, 'exit', '8', cwd=tmp_path, env={'PATH': f'{tmp_path}/elsewhere:' + os.environ['PATH']})
     assert (r.returncode, r.stdout) == (8, 'allocated\n'), r.stderr
     assert one(tmp_path / 'x.db', 'SELECT count(*) FROM alloc') == (3,)
+
+
+# ---- man pages ----------------------------------------------------------------------------------------------------------------
+
+def page(name):
+    path = os.path.join(BUILD if name == 'libacct.7' else os.path.join(TOP, 'docs'), 'man', name)
+    return open(path).read()
+
+
+def options_of(text):
+    return set(re.findall(r'(?<![-\w])--?[a-z][a-z-]*', text))
+
+
+@pytest.mark.parametrize('name', ['run', 'report', 'query', 'analyze', 'collect'])
+def test_man_pages_have_the_options_of_help(name):
+    """Each option with its argument, in the page's OPTIONS and in its synopsis."""
+    out = run(os.path.join(BUILD, 'acct-collect'), '--help') if name == 'collect' else run(ACCT, name, '--help')
+    helped = re.findall(r'^ +(?:-(\w), +)?--([a-z-]+)', out.stdout, re.M)
+    assert out.returncode == 0 and len(helped) >= 2
+    text = page(f'acct-{name}.1').replace('\\-', '-')
+    section = text[text.index('.SH OPTIONS'):]
+    section = section[:section.index('.SH', 5)]
+    heads = re.findall(r'^\.TP\n(.*)', section, re.M)
+    want = {f'--{long}' for _, long in helped} | {f'-{letter}' for letter, _ in helped if letter}
+    assert set().union(*(options_of(h) for h in heads)) == want
+    synopsis = options_of(text[text.index('.SH SYNOPSIS'):text.index('.SH DESCRIPTION')])
+    assert synopsis <= want and {o for o in want if o.startswith('--') and o not in ('--help', '--output')} - synopsis == set()
+
+
+def test_man_pages_agree_with_help_about_the_commands():
+    text = page('acct.1').replace('\\-', '-')
+    for name in COMMANDS:
+        synopsis = run(ACCT, name, '--help').stdout.splitlines()[1]
+        assert re.search(rf'acct {name}\b', text)
+        if name != 'help':
+            assert synopsis in text and f'acct-{name} - {synopsis}' in page(f'acct-{name}.1').replace('\\-', '-')
+
+
+def test_man_page_of_the_environment():
+    text = page('libacct.7').replace('\\-', '-')
+    for name, kind, default, doc in re.findall(r'^ENV\((\w+), (\w+), "(.*?)", "(.*)"\)$', open(os.path.join(TOP, 'include/acct/env.def')).read(), re.M):
+        assert f'.BR {name} " ({kind}, default {default or "empty"})"\n{doc}\n' in text
+
+
+@pytest.mark.parametrize('name', ['acct', 'acct-run', 'acct-report', 'acct-query', 'acct-analyze'])
+def test_examples_of_man_pages_run(tmp_path, name):
+    block = re.search(r'^\.EX\n(.*?)^\.EE', page(f'{name}.1'), re.M | re.S).group(1).replace('\\-', '-')
+    commands = [l[2:] for l in block.splitlines() if l.startswith('$ ')]
+    assert commands and len(commands) == len(block.splitlines())
+    os.symlink(os.path.join(BUILD, 'train'), tmp_path / 'train')
+    env = {'PATH': BUILD + ':' + os.environ['PATH']}
+    if not commands[0].startswith('acct run'):
+        commands.insert(0, 'acct run --vgpu -o run.db -- ./train --model linear --steps 4')
+    for c in commands:
+        r = run('sh', '-c', c, cwd=tmp_path, env=env)
+        assert r.returncode == 0 and (r.stdout or ' -o ' in c), (c, r.stderr)
+
+
+@pytest.mark.skipif(not shutil.which('man'), reason='no man')
+def test_man_pages_are_well_formed():
+    for p in [os.path.join(TOP, 'docs/man', f) for f in os.listdir(os.path.join(TOP, 'docs/man')) if f.endswith('.1')] + [os.path.join(BUILD, 'man/libacct.7')]:
+        r = run('man', '--warnings', '-l', p, env={'LC_ALL': 'C.UTF-8', 'MANPAGER': 'cat'})
+        assert r.returncode == 0 and r.stderr == '', (p, r.stderr)
+
+
+def test_the_example_of_the_howto_compiles(tmp_path):
+    code = re.search(r'```c\n(.*?)```', open(os.path.join(TOP, 'docs/HOWTO_ADD_COMMAND.md')).read(), re.S).group(1)
+    (tmp_path / 'cmd_devices.c').write_text(code)
+    r = run('cc', '-std=c11', '-Wall', '-Wextra', '-Werror', '-Wno-missing-field-initializers', '-D_GNU_SOURCE', f'-I{TOP}', f'-I{TOP}/include', '-c', tmp_path / 'cmd_devices.c',
+            '-o', tmp_path / 'x.o')
+    assert r.returncode == 0, r.stderr
