@@ -163,32 +163,34 @@ static int64_t insert(struct life *l, uint64_t key, const struct event *e, struc
     return i;
 }
 
-/* All of a list anew, telling what changed. The stack is an array of indices of births that wait for a death. */
-static int match_all(struct life *l, struct list *list) {
-    uint32_t *stack = malloc(list->count * sizeof *stack), depth = 0;
-    int64_t *old = malloc(list->count * sizeof *old);
-    if (stack && old) {
-        for (uint32_t i = 0; i < list->count; i++) {
-            struct event *e = &list->events[i];
-            old[i] = e->partner;
-            e->partner = 0;
-            if (!e->death) stack[depth++] = i;
-            else if (depth) {
-                e->partner = list->events[stack[--depth]].id;
-                list->events[stack[depth]].partner = e->id;
-            }
-        }
-        for (uint32_t i = 0, j; i < list->count; i++) {
-            struct event *e = &list->events[i];
-            if (e->death || e->partner == old[i]) continue;
-            for (j = i + 1; j < list->count && list->events[j].id != e->partner;) j++;
-            l->change(l->context, e->id, e->partner, e->partner ? list->events[j].ns : 0);
-        }
+/* The list's matches: ends[i] is the index of birth i's death, 0 if it has none (no death is first of its list and matched). */
+static void match(const struct list *list, uint32_t *stack, uint32_t *ends) {
+    uint32_t depth = 0;
+    for (uint32_t i = 0; i < list->count; i++) {
+        ends[i] = 0;
+        if (!list->events[i].death) stack[depth++] = i;
+        else if (depth) ends[stack[--depth]] = i;
     }
-    int failed = !stack || !old;
+}
+
+/* All of a list anew, telling what changed. */
+static int match_all(struct life *l, struct list *list) {
+    uint32_t *stack = malloc(2 * list->count * sizeof *stack);
+    if (!stack) return -1;
+    uint32_t *ends = stack + list->count;
+    match(list, stack, ends);
+    for (uint32_t i = 0; i < list->count; i++)
+        if (list->events[i].death) list->events[i].partner = 0;
+    for (uint32_t i = 0; i < list->count; i++) {
+        struct event *birth = &list->events[i], *death = &list->events[ends[i]];
+        if (birth->death) continue;
+        int64_t partner = ends[i] ? death->id : 0;
+        if (partner) death->partner = birth->id;
+        if (partner != birth->partner) l->change(l->context, birth->id, partner, partner ? death->ns : 0);
+        birth->partner = partner;
+    }
     free(stack);
-    free(old);
-    return failed ? -1 : 0;
+    return 0;
 }
 
 int life_birth(struct life *l, uint64_t key, uint64_t ns, int64_t id) {

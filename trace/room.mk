@@ -30,3 +30,8 @@ $(BUILD)/bench/bench_collector: $(call objs,bench/bench_collector.c trace/ring.c
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(STORE_LIBS)
 BENCHES += $(BUILD)/bench/bench_collector
+
+UNIT_ring_read = $(call objs,trace/ring.c trace/ring_read.c trace/event_table.c)
+UNIT_collect_life = $(call objs,trace/collect_life.c)
+UNIT_collect_name = $(call objs,trace/collect_name.c trace/collect_text.c)
+LIBS_collect_name = $(STORE_LIBS)
