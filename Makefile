@@ -45,12 +45,14 @@ Q := $(if $(V),,@)
 SAY := $(if $(V),@:,@echo)
 
 # One rule for every C file of the tree: x/y.c → build/obj/x/y.o. A room adds flags for its own objects with a
-# target-specific ROOM_CFLAGS.
-$(BUILD)/obj/%.o: %.c $(BUILD)/flags
+# target-specific ROOM_CFLAGS; a change of x/room.mk makes x's objects anew.
+.SECONDEXPANSION:
+room_of = $(wildcard $(firstword $(subst /, ,$(1)))/room.mk)
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags $$(call room_of,$$*)
 	@mkdir -p $(@D)
 	$(SAY) "  CC $<"
 	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(ROOM_CFLAGS) $(CFLAGS) -c $< -o $@
-$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/flags
+$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/flags $$(call room_of,$$*)
 	@mkdir -p $(@D)
 	$(SAY) "  CC $<"
 	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(ROOM_CFLAGS) $(CFLAGS) -c $< -o $@
