@@ -58,6 +58,7 @@ static void write_end(struct collect *c) {
 static void last_transaction(struct collect *c) {
     if (c->rows.stopped) c->stop_reason = c->rows.stopped;
     c->rows.stopped = NULL;
+    c->rows.max_bytes = 0; /* these few rows are worth it */
     for (int tries = 0; rows_begin(&c->rows) && tries < 3; tries++) {}
     if (c->rows.in_transaction) {
         write_end(c);
