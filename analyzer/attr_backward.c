@@ -1,0 +1,80 @@
+/* P2: where backward begins, found by following the operand that was written last back from the first gradient write. */
+#include "analyzer/attr_model.h"
+
+#define FOLLOW_OPS 200
+#define FOLLOW_REPEATS 8
+
+/* Latest op that wrote an operand of e which is no weight and not carried; -1. */
+static int32_t latest_source(const struct at_trace *t, int32_t e) {
+    int32_t best = -1;
+    AT_EACH_ACCESS(t, e, a) {
+        if (a->mode == AT_W || t->range[a->range].any_weight || at_is_carried(t, a->range, e)) continue;
+        if (a->writer > best && at_is_work(&t->event[a->writer])) best = a->writer;
+    }
+    return best;
+}
+
+/* A recomputed value: its chain of kernels starts at a forward product of operand values that were multiplied before in
+ * this interval. */
+static int is_repeated(const struct at_trace *t, int32_t e, int32_t lo) {
+    for (int i = 0; i < FOLLOW_REPEATS && e >= 0; i++) {
+        if (t->event[e].kind == AT_GEMM)
+            return t->weight_read[e] >= 0 && t->weight_forward[e] && t->gemm_before[e] >= lo && t->gemm_before[e] >= 0;
+        e = latest_source(t, e);
+    }
+    return 0;
+}
+
+/* The op that wrote the operand to follow; one that is a recomputation only if there is no other. */
+static int32_t step_back(const struct at_trace *t, int32_t e, int32_t lo) {
+    int32_t best = -1, repeated = -1;
+    AT_EACH_ACCESS(t, e, a) {
+        const struct at_range *r = &t->range[a->range];
+        if (a->mode == AT_W || r->any_weight || (at_is_carried(t, a->range, e) && !r->maybe_carried)) continue;
+        if (t->value[a->value].grad || at_grad_like(t, a->value)) continue;
+        if (a->writer < 0 || !at_is_work(&t->event[a->writer]) || a->writer <= best) continue;
+        if (a->writer >= lo && is_repeated(t, a->writer, lo)) repeated = a->writer;
+        else best = a->writer;
+    }
+    return best >= 0 ? best : repeated;
+}
+
+/* Blind: no gradient is the plain product of a forward GEMM, so the last kernel that touched it turned it into one. */
+static int32_t forced_turn(struct at_trace *t, int32_t grad_op, int32_t gemm) {
+    int32_t turn = -1;
+    AT_EACH_ACCESS(t, grad_op, a) {
+        if (a->mode != AT_R || a->writer != gemm) continue;
+        AT_EACH_TOUCH(t, &t->value[a->value], b) {
+            if (t->event[b->event].kind != AT_KERNEL || b->event <= gemm || b->event >= grad_op) continue;
+            turn = b->event;
+            t->value[a->value].forced = 1;
+        }
+    }
+    return turn;
+}
+
+void at_backward_start(struct at_trace *t, int32_t first_grad_op, int32_t lo, int32_t updated_by, struct at_span *out) {
+    int32_t at = first_grad_op, turn = -1;
+    out->first = first_grad_op;
+    out->turn = -1;
+    for (int i = 0; i < FOLLOW_OPS; i++) {
+        int32_t back = step_back(t, at, lo);
+        if (back < lo) { /* the chain leaves the interval, or begins at an op that reads nothing */
+            int found = back >= 0 && turn >= 0;
+            out->first = found ? turn + 1 : at;
+            out->turn = found ? turn : -1;
+            return;
+        }
+        int32_t w = t->weight_read[back];
+        int updated = w >= 0 && (updated_by >= 0 ? at_map_has(&t->cluster_weight, at_pair(updated_by, w)) : t->range[w].weight);
+        if (t->event[back].kind == AT_GEMM && w >= 0 && (t->weight_forward[back] || updated)) {
+            if (turn < 0 && t->blind) turn = forced_turn(t, first_grad_op, back);
+            out->first = turn >= 0 ? turn + 1 : first_grad_op;
+            out->turn = turn;
+            return;
+        }
+        if (turn < 0) turn = back;
+        if (t->event[back].kind == AT_GEMM) turn = -1;
+        at = back;
+    }
+}

@@ -1,0 +1,172 @@
+/* U1: ranges that are carried from step to step, modified in place and never overwritten. U1a: which of them are weights.
+ * U6: copies of weights that products read in their place. */
+#include "analyzer/attr_model.h"
+
+/* ---- U1 ------------------------------------------------------------------------------------------------------------------ */
+struct history {
+    int32_t modified, overwritten, copied_over, from_host; /* counts; the latter three since the first modification */
+    int32_t runs;                   /* in which it is modified */
+    int32_t first_modified, last_overwritten;
+    int32_t modified_since;         /* the last overwriting */
+    int32_t last_run;
+    int gemm_last;                  /* products write it, last */
+    int unsure;                     /* modified by accesses of unknown direction */
+};
+
+static void note_modified(const struct at_trace *t, struct history *h, const struct at_access *a) {
+    int32_t run = t->run[a->event];
+    h->modified++;
+    h->modified_since++;
+    if (run != h->last_run) h->runs++;
+    h->last_run = run;
+    if (h->first_modified < 0) h->first_modified = a->event;
+    h->unsure |= a->mode == AT_MAYBE;
+}
+
+static void note_written(const struct at_trace *t, struct history *h, const struct at_access *a) {
+    int kind = t->event[a->event].kind;
+    h->gemm_last = kind == AT_GEMM || (h->gemm_last && a->mode != AT_W);
+    if (h->first_modified >= 0 && (kind == AT_H2D || kind == AT_D2D)) {
+        h->copied_over++;
+        h->from_host += kind == AT_H2D;
+    } else if (kind != AT_GEMM || a->mode == AT_W) {
+        h->overwritten += h->first_modified >= 0;
+        h->last_overwritten = a->event;
+        h->modified_since = 0;
+    }
+}
+
+static struct history history_of(const struct at_trace *t, const struct at_range *r) {
+    struct history h = {.first_modified = -1, .last_run = -1};
+    AT_EACH_TOUCH(t, r, a) {
+        if (t->event[a->event].kind == AT_KERNEL && at_modifies(a->mode) && a->event > t->first_gemm) note_modified(t, &h, a);
+        else if (a->mode == AT_W || a->mode == AT_RW) note_written(t, &h, a);
+    }
+    return h;
+}
+
+static int is_carried(const struct at_trace *t, const struct at_range *r, const struct history *h) {
+    if (!h->modified || h->copied_over >= h->modified) return 0;
+    if (h->unsure && h->from_host >= 0.8 * h->runs) return 0;
+    int32_t last_touch = t->access[t->touch[r->touch0 + r->touches - 1]].event;
+    int32_t begin = h->first_modified > t->first_gemm ? h->first_modified : t->first_gemm;
+    double training = t->events - t->first_gemm;
+    if (t->gemm[t->gemms - 1] > last_touch && last_touch - begin < 0.25 * training)
+        return 0; /* modified in a short time only, then left alone: nothing that lives on */
+    if (h->gemm_last) return 0; /* not what an optimizer keeps */
+    if (h->overwritten && !(h->modified_since > 1 && t->events - h->last_overwritten >= 0.6 * training)) return 0;
+    return 1;
+}
+
+/* More than 40% of the first 20 products read values that nobody wrote: attached while the program was training. */
+static int is_late(const struct at_trace *t) {
+    int some = t->gemms < 20 ? t->gemms : 20, unwritten = 0;
+    for (int i = 0; i < some; i++) {
+        int hit = 0;
+        AT_EACH_ACCESS(t, t->gemm[i], a) {
+            const struct at_value *v = &t->value[a->value];
+            hit |= at_is_factor(at_slot_of(t, a)) && t->access[t->touch[v->touch0]].mode != AT_W;
+        }
+        unwritten += hit;
+    }
+    return unwritten > 0.4 * some;
+}
+
+static void note_gemms(struct at_trace *t) {
+    for (int32_t i = 0; i < t->gemms; i++) {
+        AT_EACH_ACCESS(t, t->gemm[i], a) {
+            int slot = at_slot_of(t, a);
+            if (at_is_factor(slot)) t->range[a->range].gemm_reads = 1;
+            if (slot == AT_SLOT_C) t->range[a->range].gemm_writes = 1;
+        }
+    }
+}
+
+void at_carried(struct at_trace *t) {
+    t->first_weight_read = AT_END;
+    if (!t->gemms) return;
+    t->late = is_late(t);
+    note_gemms(t);
+    for (int32_t i = 0; i < t->ranges; i++) {
+        struct at_range *r = &t->range[i];
+        if (!r->alive || !r->touches) continue;
+        struct history h = history_of(t, r);
+        if (!is_carried(t, r, &h)) continue;
+        r->carried = 1;
+        r->carried_from = h.last_overwritten;
+        r->maybe_carried = (uint8_t)h.unsure;
+        AT_EACH_TOUCH(t, r, a)
+            if (t->event[a->event].kind == AT_KERNEL && at_modifies(a->mode) && a->event > t->first_gemm)
+                at_map_put(&t->modified, t->pool, at_pair(t->run[a->event], i), NULL);
+    }
+}
+
+/* ---- U6 ------------------------------------------------------------------------------------------------------------------ */
+struct copy_found {
+    int32_t event, source, value; /* value: the copy */
+};
+
+struct copy_search {
+    struct copy_found *found;
+    int32_t n, room;
+    struct at_map total, inside; /* function: copies made; those made where the source is modified too */
+};
+
+/* A value that products read, and that neither they nor a kernel changes. */
+static int is_weight_value(const struct at_value *v) { return v->gemm_operand && !v->gemm_result && !v->kernel_modifies; }
+
+/* The kernel reads nothing but carried or constant ranges, and writes nothing but values that products read. */
+static int copies_weights(struct at_trace *t, int32_t e) {
+    const struct at_event *ev = &t->event[e];
+    int sources = 0, results = 0;
+    if (ev->kind != AT_KERNEL || ev->buffers > 4) return 0;
+    AT_EACH_ACCESS(t, e, a) {
+        if (a->mode == AT_R) sources++;
+        else if (a->mode == AT_W) results++;
+        else return 0;
+    }
+    if (!sources || !results) return 0;
+    AT_EACH_ACCESS(t, e, a) {
+        if (a->mode == AT_W && !is_weight_value(&t->value[a->value])) return 0;
+        if (a->mode == AT_R && !at_is_carried(t, a->range, e) && !at_constant(t, a->range)) return 0;
+    }
+    return 1;
+}
+
+static const struct at_access *next_of_mode(const struct at_trace *t, const struct at_event *ev, int32_t *i, int mode) {
+    for (; *i < ev->accesses; ++*i) {
+        const struct at_access *a = &t->access[ev->access0 + *i];
+        if (a->mode == mode) return ++*i, a;
+    }
+    return NULL;
+}
+
+/* The first source goes with the first result, and so on. */
+static void pair_up(struct at_trace *t, int32_t e, struct copy_search *c) {
+    const struct at_event *ev = &t->event[e];
+    int32_t i = 0, j = 0;
+    for (;;) {
+        const struct at_access *s = next_of_mode(t, ev, &i, AT_R), *d = next_of_mode(t, ev, &j, AT_W);
+        if (!s || !d) return;
+        if (!at_same_count(at_access_bytes(t, s), at_access_bytes(t, d))) continue;
+        POOL_ROOM(t->pool, c->found, c->n, c->room);
+        c->found[c->n++] = (struct copy_found){e, s->range, d->value};
+        ++*at_map_put(&c->total, t->pool, (uint32_t)ev->name, NULL);
+        if (at_map_has(&t->modified, at_pair(t->run[e], s->range)))
+            ++*at_map_put(&c->inside, t->pool, (uint32_t)ev->name, NULL);
+    }
+}
+
+void at_copies(struct at_trace *t) {
+    struct copy_search c = {0};
+    for (int32_t e = 0; e < t->events; e++)
+        if (copies_weights(t, e)) pair_up(t, e, &c);
+    for (int32_t i = 0; i < c.n; i++) {
+        uint64_t name = (uint32_t)t->event[c.found[i].event].name;
+        const int64_t *inside = at_map_get(&c.inside, name);
+        if (inside && (double)*inside > 0.6 * (double)*at_map_get(&c.total, name))
+            continue; /* the optimizer, writing parameters from its master copies: U2b */
+        t->value[c.found[i].value].copy_of = c.found[i].source;
+        t->range[c.found[i].source].copied = 1;
+    }
+}

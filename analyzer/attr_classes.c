@@ -1,0 +1,239 @@
+/* C1–C3 for ranges, C0: one class for a range or one per value; C4–C8 are in attr_value_class.c, C9 in attr_neighbours.c. */
+#include "analyzer/attr_model.h"
+
+#define BIT(x) (1u << (x))
+#define MODEL (BIT(AT_FORWARD) | BIT(AT_BACKWARD) | BIT(AT_RECOMPUTE))
+
+/* What C1 and C2 decide about a range. */
+struct range_rule {
+    int8_t rule;            /* -1: its values decide */
+    int32_t since;          /* pools: from this event on */
+};
+
+/* Classes of the ranges that one argument of one kernel names: param, optimizer, other. */
+struct argument_votes {
+    int32_t count[3];
+    int8_t order[3], orders; /* as first seen: decides ties */
+};
+
+struct classes {
+    struct at_trace *t;
+    struct range_rule *of;  /* per range */
+    struct at_map argument; /* (function, slot): place in votes + 1 */
+    struct argument_votes *votes;
+    int32_t vote_count, vote_room;
+    struct at_map initialisers; /* functions, and kinds of copies, that wrote parameters before they were read */
+    int32_t verdicts, verdict_room;
+};
+
+/* ---- C1 ------------------------------------------------------------------------------------------------------------------ */
+struct use_of_range {
+    int by_cluster, outside, read; /* written by clusters; written outside; read in forward, backward or recompute */
+};
+
+static const struct at_access *first_update(const struct at_trace *t, const struct at_range *r) {
+    AT_EACH_TOUCH(t, r, a)
+        if (at_writes(a->mode) && t->in_cluster[a->event] && t->event[a->event].kind == AT_KERNEL) return a;
+    return NULL;
+}
+
+/* In a pool, the range is what it is only since the value that the optimizer first works on. */
+static int32_t since_when(const struct at_trace *t, int32_t range, const struct at_access *update) {
+    const struct at_range *r = &t->range[range];
+    if (!update || !at_is_pool(t, range)) return 0;
+    int32_t v = update->value, before = at_previous_value(t, update);
+    if (update->mode == AT_W && before >= 0) v = before;
+    int32_t since = t->access[t->touch[t->value[v].touch0]].event;
+    return r->carried && r->carried_from > since ? r->carried_from : since;
+}
+
+static struct use_of_range use_since(const struct at_trace *t, const struct at_range *r, int32_t since) {
+    struct use_of_range u = {0};
+    int32_t begin = since > t->first_gemm ? since : t->first_gemm;
+    AT_EACH_TOUCH(t, r, a) {
+        const struct at_event *e = &t->event[a->event];
+        if (a->event < since) continue;
+        u.by_cluster |= at_writes(a->mode) && t->in_cluster[a->event] && e->kind == AT_KERNEL;
+        u.outside |= (a->mode == AT_W || a->mode == AT_RW) && !t->in_cluster[a->event] && a->event > begin &&
+                     (at_is_work(e) || e->kind == AT_MEMSET);
+        u.read |= at_reads(a->mode) && at_is_work(e) && BIT(e->phase) & MODEL;
+    }
+    return u;
+}
+
+/* Written outside clusters only before the first cluster's use: state that is created lazily, then cleared or copied. */
+static int only_lazily_made(const struct at_trace *t, const struct at_range *r) {
+    int used = 0;
+    AT_EACH_TOUCH(t, r, a) {
+        const struct at_event *e = &t->event[a->event];
+        used |= t->in_cluster[a->event];
+        if (used && !t->in_cluster[a->event] && (a->mode == AT_W || a->mode == AT_RW) &&
+            (at_is_work(e) || e->kind == AT_MEMSET))
+            return 0;
+    }
+    return 1;
+}
+
+static void decide(struct classes *c, int32_t range, enum at_rule rule, int32_t since) {
+    c->of[range].rule = (int8_t)rule;
+    c->of[range].since = since;
+}
+
+static void persistent_range(struct classes *c, int32_t i) {
+    const struct at_trace *t = c->t;
+    const struct at_range *r = &t->range[i];
+    const struct at_access *update = first_update(t, r);
+    int32_t since = since_when(t, i, update);
+    struct use_of_range u = use_since(t, r, since);
+    int gradient = update && since ? t->value[update->value].grad : r->holds_grad;
+    if (u.by_cluster && (!u.outside || only_lazily_made(t, r)) && r->alive && !gradient)
+        decide(c, i, u.read ? AT_RULE_PARAM : r->carried ? AT_RULE_STATE : AT_RULE_SCRATCH, since);
+    else if (r->frozen)
+        decide(c, i, AT_RULE_FROZEN, 0);
+    else if (r->carried && !r->maybe_carried && !u.by_cluster)
+        decide(c, i, AT_RULE_STATISTICS, at_is_pool(t, i) ? r->carried_from : 0);
+}
+
+/* ---- what the parameters found tell about others -------------------------------------------------------------------------- */
+static int class_index(int cls) { return cls == AT_PARAM ? 0 : cls == AT_OPT_STATE ? 1 : 2; }
+
+static void vote(struct classes *c, const struct at_access *a, int cls) {
+    struct at_trace *t = c->t;
+    int64_t *at = at_map_put(&c->argument, t->pool, at_pair(t->event[a->event].name, at_slot_of(t, a)), NULL);
+    if (!*at) {
+        POOL_ROOM(t->pool, c->votes, c->vote_count, c->vote_room);
+        c->votes[c->vote_count++] = (struct argument_votes){0};
+        *at = c->vote_count;
+    }
+    struct argument_votes *v = &c->votes[*at - 1];
+    int k = class_index(cls);
+    if (!v->count[k]++) v->order[v->orders++] = (int8_t)k;
+}
+
+static int votes_param(const struct argument_votes *v) {
+    int best = v->order[0];
+    for (int i = 1; i < v->orders; i++)
+        if (v->count[v->order[i]] > v->count[best]) best = v->order[i];
+    return best == 0;
+}
+
+static uint64_t initialiser(const struct at_event *e) {
+    return e->kind == AT_KERNEL ? (uint32_t)e->name : (uint64_t)1 << 32 | (uint64_t)e->kind;
+}
+
+static void learn_from(struct classes *c, int32_t i) {
+    struct at_trace *t = c->t;
+    int cls = at_class_of_rule(c->of[i].rule), read = 0;
+    AT_EACH_TOUCH(t, &t->range[i], a) {
+        const struct at_event *e = &t->event[a->event];
+        if (e->kind == AT_KERNEL && !t->in_cluster[a->event]) vote(c, a, cls);
+        read |= at_reads(a->mode);
+        if (cls == AT_PARAM && at_writes(a->mode) && !read) at_map_put(&c->initialisers, t->pool, initialiser(e), NULL);
+    }
+}
+
+/* ---- C2 -------------------------------------------------------------------------------------------------------------------- */
+struct use_of_constant {
+    int in_phase, from_host, by_loss, as_param, made_as_param;
+};
+
+static struct use_of_constant use_of(const struct classes *c, const struct at_range *r) {
+    const struct at_trace *t = c->t;
+    struct use_of_constant u = {0};
+    AT_EACH_TOUCH(t, r, a) {
+        const struct at_event *e = &t->event[a->event];
+        u.in_phase |= e->phase != AT_OTHER && e->phase != AT_OPTIMIZER;
+        u.by_loss |= t->turn[a->event] || at_is_grad_op(t, a->event) || (e->kind == AT_GEMM && t->writes_grad[a->event]);
+        if (e->kind == AT_KERNEL) {
+            const int64_t *at = at_map_get(&c->argument, at_pair(e->name, at_slot_of(t, a)));
+            u.as_param |= at && votes_param(&c->votes[*at - 1]);
+        }
+        if (a->mode != AT_W && a->mode != AT_RW) continue;
+        u.from_host |= e->kind == AT_H2D;
+        u.made_as_param |= at_map_has(&c->initialisers, initialiser(e));
+    }
+    return u;
+}
+
+static void constant_range(struct classes *c, int32_t i) {
+    struct at_trace *t = c->t;
+    const struct at_range *r = &t->range[i];
+    if (!r->touches || !r->alive || !at_constant(t, i) || (t->step_ends && !at_lasting(t, i))) return;
+    struct use_of_constant u = use_of(c, r);
+    if (!u.in_phase) return;
+    decide(c, i, u.from_host && u.by_loss          ? AT_RULE_HOST_CONSTANT
+                 : u.as_param                      ? AT_RULE_LIKE_PARAM
+                 : u.made_as_param                 ? AT_RULE_INIT_PARAM
+                 : u.from_host && !t->step_ends    ? AT_RULE_LOADED_PARAM
+                                                   : AT_RULE_CONSTANT, 0);
+}
+
+/* ---- C0: verdicts ------------------------------------------------------------------------------------------------------------ */
+static void say(struct classes *c, struct at_verdict v) {
+    struct at_trace *t = c->t;
+    POOL_ROOM(t->pool, t->verdict, c->verdicts, c->verdict_room);
+    t->verdict[c->verdicts++] = v;
+}
+
+static void say_rule(struct classes *c, enum at_rule rule, int32_t from) {
+    say(c, (struct at_verdict){from, AT_END, (int8_t)at_class_of_rule(rule), (int8_t)rule});
+}
+
+static void say_per_value(struct classes *c, const struct at_range *r, const struct range_rule *rule) {
+    struct at_trace *t = c->t;
+    int32_t end = rule->rule >= 0 ? rule->since : AT_END;
+    for (int32_t v = r->value0; v < r->value0 + r->values; v++) {
+        struct at_verdict x = at_value_class(t, v);
+        x.from = v > r->value0 ? t->access[t->touch[t->value[v].touch0]].event : 0;
+        if (v + 1 < r->value0 + r->values) x.until = t->access[t->touch[t->value[v + 1].touch0]].event;
+        if (x.from >= end) break;
+        if (x.until > end) x.until = end;
+        say(c, x);
+    }
+    if (rule->rule >= 0) say_rule(c, rule->rule, end);
+}
+
+/* One class for the range: the first of a fixed order that any of its values has. */
+static void say_once(struct classes *c, const struct at_range *r) {
+    static const int8_t order[AT_CLASSES] = {[AT_INPUT] = 1, [AT_ACTIVATION] = 2, [AT_ACTIVATION_GRAD] = 3,
+                                             [AT_TEMPORARY] = 4, [AT_OTHER_CLASS] = 5, [AT_UNKNOWN] = 6};
+    struct at_verdict best = at_value_class(c->t, r->value0);
+    for (int32_t v = r->value0 + 1; v < r->value0 + r->values; v++) {
+        struct at_verdict x = at_value_class(c->t, v);
+        if (order[x.cls] < order[best.cls]) best = x;
+    }
+    say(c, best);
+}
+
+static void say_range(struct classes *c, int32_t i) {
+    const struct at_trace *t = c->t;
+    const struct at_range *r = &t->range[i];
+    const struct at_block *b = &t->block[r->block];
+    if (b->home == AT_HOST) say_rule(c, AT_RULE_HOST, 0);
+    else if (b->home == AT_OPAQUE) say_rule(c, AT_RULE_OPAQUE, 0);
+    else if (c->of[i].rule >= 0 && !c->of[i].since) say_rule(c, c->of[i].rule, 0);
+    else if (b->of_library || r->workspace) say_rule(c, AT_RULE_WORKSPACE, 0);
+    else if (!r->touches) say_rule(c, AT_RULE_UNTOUCHED, 0);
+    else if (b->pool) say_per_value(c, r, &c->of[i]);
+    else say_once(c, r);
+}
+
+void at_classes(struct at_trace *t) {
+    struct classes c = {.t = t, .of = POOL_NEW(t->pool, struct range_rule, t->ranges)};
+    for (int32_t i = 0; i < t->ranges; i++) c.of[i].rule = -1;
+    if (t->gemms) {
+        for (int32_t i = 0; i < t->ranges; i++) persistent_range(&c, i);
+        for (int32_t i = 0; i < t->ranges; i++)
+            if (c.of[i].rule >= 0) learn_from(&c, i);
+        for (int32_t i = 0; i < t->ranges && t->steps >= 2; i++)
+            if (c.of[i].rule < 0) constant_range(&c, i);
+    }
+    at_value_class_prepare(t);
+    t->verdict0 = POOL_NEW(t->pool, int32_t, (size_t)t->ranges + 1);
+    for (int32_t i = 0; i < t->ranges; i++) {
+        t->verdict0[i] = c.verdicts;
+        say_range(&c, i);
+    }
+    t->verdict0[t->ranges] = c.verdicts;
+    at_neighbours(t);
+}

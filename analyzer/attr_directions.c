@@ -1,0 +1,136 @@
+/* E, M: what an argument of unknown extent or direction does. */
+#include "analyzer/attr_model.h"
+
+/* Rules hold for (function, argument): a map from that pair to bits. */
+enum { FRESH = 1, CLEARED = 2 };
+
+static uint64_t argument(const struct at_event *e, int slot) { return at_pair(e->name, slot); }
+
+/* ---- E1: a pointer reaches over the ranges after it that only products read and nobody writes ------------------------- */
+static uint8_t *ranges_with_evidence(const struct at_trace *t) { /* 1 touched; 2 by more than a product's operand */
+    uint8_t *seen = POOL_NEW(t->pool, uint8_t, t->ranges);
+    for (int32_t i = 0; i < t->accesses; i++) {
+        const struct at_access *a = &t->access[i];
+        int operand = t->event[a->event].kind == AT_GEMM && at_slot_of(t, a) != AT_SLOT_C;
+        seen[a->range] |= operand ? 1 : 3;
+    }
+    return seen;
+}
+
+/* For each range, how many after it belong to it. */
+static int32_t *followers(const struct at_trace *t, int *any) {
+    uint8_t *seen = ranges_with_evidence(t);
+    int32_t *follow = POOL_NEW(t->pool, int32_t, t->ranges);
+    int32_t head = -1;
+    *any = 0;
+    for (int32_t r = 0; r < t->ranges; r++) {
+        if (r && t->range[r].block != t->range[r - 1].block) head = -1;
+        if (seen[r] != 1) {
+            head = seen[r] ? r : -1;
+        } else if (head >= 0) {
+            follow[head]++;
+            *any = 1;
+        }
+    }
+    pool_give(t->pool, seen);
+    return follow;
+}
+
+static int64_t with_followers(struct at_trace *t, const int32_t *follow, struct at_access *out) {
+    int64_t n = 0;
+    for (int32_t e = 0; e < t->events; e++) {
+        struct at_event *ev = &t->event[e];
+        int64_t from = n;
+        for (int32_t i = 0; i < ev->accesses; i++, n++)
+            if (out) out[n] = t->access[ev->access0 + i];
+        for (int32_t i = 0; i < ev->accesses; i++) {
+            const struct at_access *a = &t->access[ev->access0 + i];
+            if (t->buffer[a->buffer].bytes >= 0) continue;
+            for (int32_t j = 1; j <= follow[a->range]; j++, n++) {
+                if (!out) continue;
+                out[n] = *a;
+                out[n].range += j;
+            }
+        }
+        if (!out) continue;
+        ev->access0 = (int32_t)from;
+        ev->accesses = (int32_t)(n - from);
+    }
+    return n;
+}
+
+static void extend(struct at_trace *t) {
+    int unknown = 0, any;
+    for (int32_t i = 0; i < t->buffers && !unknown; i++) unknown = t->buffer[i].bytes < 0;
+    if (!unknown) return;
+    int32_t *follow = followers(t, &any);
+    int64_t n = any ? with_followers(t, follow, NULL) : INT32_MAX;
+    if (n < INT32_MAX) { /* else the ends of the pointers stay where they are */
+        struct at_access *more = POOL_NEW(t->pool, struct at_access, n);
+        with_followers(t, follow, more);
+        pool_give(t->pool, t->access);
+        t->access = more;
+        t->accesses = (int32_t)n;
+    }
+    pool_give(t->pool, follow);
+}
+
+/* ---- M: directions ------------------------------------------------------------------------------------------------------ */
+struct inference {
+    struct at_map argument; /* (function, argument): FRESH, CLEARED */
+    struct at_map pointers; /* function: number of its pointers; -1 it varies */
+    struct at_map writes;   /* functions with an output by M1 */
+};
+
+static void count_pointers(struct at_trace *t, struct inference *f, const struct at_event *e) {
+    int fresh;
+    int64_t *n = at_map_put(&f->pointers, t->pool, (uint32_t)e->name, &fresh);
+    if (fresh) *n = e->buffers;
+    else if (*n != e->buffers) *n = -1;
+}
+
+/* M1, M2: arguments that name memory which nobody has written yet, or which was just cleared. */
+static void observe(struct at_trace *t, struct inference *f) {
+    uint8_t *state = POOL_NEW(t->pool, uint8_t, t->ranges); /* 1 written; 2 cleared last */
+    for (int32_t e = 0; e < t->events; e++) {
+        const struct at_event *ev = &t->event[e];
+        if (ev->kind == AT_KERNEL) {
+            count_pointers(t, f, ev);
+            AT_EACH_ACCESS(t, e, a) {
+                if (a->mode != AT_MAYBE) continue;
+                int what = !(state[a->range] & 1) ? FRESH : state[a->range] & 2 ? CLEARED : 0;
+                if (what) *at_map_put(&f->argument, t->pool, argument(ev, at_slot_of(t, a)), NULL) |= what;
+                if (what == FRESH) at_map_put(&f->writes, t->pool, (uint32_t)ev->name, NULL);
+            }
+        }
+        AT_EACH_ACCESS(t, e, a)
+            if (at_writes(a->mode)) state[a->range] = ev->kind == AT_MEMSET ? 3 : 1;
+    }
+    pool_give(t->pool, state);
+}
+
+static int infer(const struct inference *f, const struct at_event *e, int slot) {
+    const int64_t *what = at_map_get(&f->argument, argument(e, slot));
+    if (what && *what & CLEARED) return AT_RW;
+    if (what && *what & FRESH) return AT_W;
+    return at_map_has(&f->writes, (uint32_t)e->name) ? AT_R : AT_MAYBE;
+}
+
+void at_directions(struct at_trace *t) {
+    extend(t);
+    struct inference f = {0};
+    observe(t, &f);
+    int64_t kernels = 0, blind = 0;
+    for (int32_t e = 0; e < t->events; e++) {
+        const struct at_event *ev = &t->event[e];
+        if (ev->kind != AT_KERNEL) continue;
+        int unknown = 0;
+        AT_EACH_ACCESS(t, e, a) unknown |= a->mode == AT_MAYBE;
+        kernels++;
+        blind += unknown;
+        if (!unknown || *at_map_get(&f.pointers, (uint32_t)ev->name) < 0 || ev->buffers > 12) continue;
+        for (int32_t i = ev->access0; i < ev->access0 + ev->accesses; i++)
+            if (t->access[i].mode == AT_MAYBE) t->access[i].mode = (int8_t)infer(&f, ev, at_slot_of(t, &t->access[i]));
+    }
+    t->blind = 2 * blind > kernels;
+}

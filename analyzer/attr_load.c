@@ -1,0 +1,195 @@
+/* Puts the rows in host issue order and finds the block behind every operand. */
+#include "analyzer/attr_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include "analyzer/attr_live.h"
+#include "analyzer/attr_rows.h"
+#include "analyzer/attr_sql.h"
+
+struct item { /* what becomes an event */
+    int64_t key_ns, op;
+    int32_t index;      /* row, or alloc */
+    int8_t what;        /* 0 row, 1 alloc, 2 free */
+};
+
+static int item_order(const void *a, const void *b) {
+    const struct item *x = a, *y = b;
+    if (x->key_ns != y->key_ns) return x->key_ns < y->key_ns ? -1 : 1;
+    if (x->op != y->op) return x->op < y->op ? -1 : 1;
+    return x->what - y->what;
+}
+
+/* Allocations take part from the end of their call, all else from its start: an address is never used before it exists. */
+static struct item *in_order(struct at_trace *t, const struct rows *r, int32_t *count) {
+    struct item *item = POOL_NEW(t->pool, struct item, (size_t)r->rows + 2 * (size_t)r->allocs);
+    int32_t n = 0;
+    for (int32_t i = 0; i < r->rows; i++) item[n++] = (struct item){r->row[i].start_ns, r->row[i].op, i, 0};
+    for (int32_t i = 0; i < r->allocs; i++) {
+        const struct row_alloc *a = &r->alloc[i];
+        item[n++] = (struct item){a->alloc_ns, a->id, i, 1};
+        if (a->free_ns != ACCT_NULL_I64)
+            item[n++] = (struct item){a->free_ns, a->free_op == ACCT_NULL_I64 ? a->id : a->free_op, i, 2};
+    }
+    if (n) qsort(item, (size_t)n, sizeof *item, item_order);
+    *count = n;
+    return item;
+}
+
+static void make_blocks(struct at_trace *t, const struct rows *r) {
+    t->blocks = r->allocs;
+    t->block = POOL_NEW(t->pool, struct at_block, r->allocs);
+    for (int32_t i = 0; i < r->allocs; i++) {
+        const struct row_alloc *a = &r->alloc[i];
+        t->block[i] = (struct at_block){.alloc = a->id, .address = a->address, .bytes = a->bytes, .dead = AT_END,
+                                        .of_library = a->of_library, .home = a->home};
+    }
+}
+
+static struct at_event event_of_row(const struct row *w, int64_t key_ns) {
+    return (struct at_event){.op = w->op, .key_ns = key_ns, .start_ns = w->start_ns, .end_ns = w->end_ns, .m = w->m,
+                             .n = w->n, .k = w->k, .batch = w->batch, .name = w->name, .step = -1, .cost = w->cost,
+                             .block = -1, .kind = w->idle ? AT_KERNEL : w->kind, .axis_a = w->axis_a, .axis_b = w->axis_b};
+}
+
+static void make_events(struct at_trace *t, const struct rows *r, const struct item *item, int32_t n) {
+    t->events = n;
+    t->event = POOL_NEW(t->pool, struct at_event, n);
+    for (int32_t i = 0; i < n; i++) {
+        if (item[i].what == 0) {
+            t->event[i] = event_of_row(&r->row[item[i].index], item[i].key_ns);
+            continue;
+        }
+        struct at_block *b = &t->block[item[i].index];
+        t->event[i] = (struct at_event){.op = item[i].op, .key_ns = item[i].key_ns, .start_ns = item[i].key_ns,
+                                        .end_ns = item[i].key_ns, .step = -1, .cost = -1, .block = item[i].index,
+                                        .kind = item[i].what == 1 ? AT_ALLOC : AT_FREE};
+        if (item[i].what == 1) b->born = i;
+        else b->dead = i;
+    }
+}
+
+struct loader {
+    struct at_trace *t;
+    const struct rows *r;
+    struct live live;
+    sqlite3 *db;
+    sqlite3_stmt *insert;
+    int32_t buffer_room;
+    char *err;
+    size_t err_len;
+};
+
+static void open_live(struct loader *l) {
+    struct live_place *place = POOL_NEW(l->t->pool, struct live_place, l->r->allocs);
+    for (int32_t i = 0; i < l->r->allocs; i++) place[i] = (struct live_place){l->r->alloc[i].process, l->r->alloc[i].address};
+    live_start(&l->live, l->t->pool, place, l->r->allocs);
+}
+
+/* The block in which an address lies now; -1. */
+static int32_t block_at(const struct loader *l, int64_t process, uint64_t address) {
+    int32_t b = live_find(&l->live, process, (int64_t)address);
+    if (b < 0) return -1;
+    return address - (uint64_t)l->t->block[b].address < (uint64_t)l->t->block[b].bytes ? b : -1;
+}
+
+static int is_device(const struct loader *l, int32_t block) { return block >= 0 && l->t->block[block].home == AT_DEVICE; }
+
+/* A copy's direction: as stated, or (default) by what the two addresses are. A copy that no device memory takes part in
+ * concerns no rule. */
+static void settle_copy(struct loader *l, struct at_event *e, const struct row *w) {
+    int from = 0, to = 0;
+    for (int32_t i = w->first; i >= 0; i = l->r->operand[i].next) {
+        const struct row_operand *o = &l->r->operand[i];
+        int here = is_device(l, block_at(l, w->process, o->address));
+        if (o->mode == AT_R) from = here;
+        else to = here;
+    }
+    switch (w->direction) {
+    case ACCT_direction_H2D: e->kind = AT_H2D; break;
+    case ACCT_direction_D2H: e->kind = AT_D2H; break;
+    case ACCT_direction_D2D: e->kind = AT_D2D; break;
+    default: e->kind = from && to ? AT_D2D : to ? AT_H2D : AT_D2H;
+    }
+}
+
+static int write_buffer(struct loader *l, const struct row *w, const struct row_operand *o, int32_t block) {
+    static const char *const modes[] = {[AT_R] = "r", [AT_W] = "w", [AT_RW] = "rw", [AT_MAYBE] = "?"};
+    char number[16];
+    sqlite3_bind_int64(l->insert, 1, w->op);
+    sqlite3_bind_text(l->insert, 2, rows_slot_text(l->r, o->slot, number), -1, SQLITE_TRANSIENT);
+    sql_bind(l->insert, 3, block < 0 ? ACCT_NULL_I64 : l->t->block[block].alloc);
+    sqlite3_bind_int64(l->insert, 4, (int64_t)o->address);
+    sql_bind(l->insert, 5, o->bytes < 0 ? ACCT_NULL_I64 : o->bytes);
+    sqlite3_bind_text(l->insert, 6, modes[o->mode], -1, SQLITE_STATIC);
+    return sql_insert(l->db, l->insert, l->err, l->err_len);
+}
+
+static int take_operand(struct loader *l, int32_t event, const struct row *w, const struct row_operand *o) {
+    struct at_trace *t = l->t;
+    int32_t b = block_at(l, w->process, o->address);
+    if (!o->kept && write_buffer(l, w, o, b)) return -1;
+    if (!is_device(l, b)) return 0;
+    const struct at_event *e = &t->event[event];
+    if ((e->kind == AT_H2D && o->mode == AT_R) || (e->kind == AT_D2H && o->mode == AT_W)) return 0; /* the host's side */
+    POOL_ROOM(t->pool, t->buffer, t->buffers, l->buffer_room);
+    int64_t offset = (int64_t)o->address - t->block[b].address, bytes = o->bytes;
+    if (bytes > t->block[b].bytes - offset) bytes = t->block[b].bytes - offset;
+    t->buffer[t->buffers++] = (struct at_buffer){.offset = offset, .bytes = bytes, .block = b, .event = event,
+                                                 .slot = o->slot, .mode = o->mode};
+    return 0;
+}
+
+static int take_row(struct loader *l, int32_t event, const struct row *w) {
+    struct at_event *e = &l->t->event[event];
+    if (e->kind == AT_D2D && w->direction) settle_copy(l, e, w);
+    for (int32_t i = w->first; i >= 0; i = l->r->operand[i].next)
+        if (take_operand(l, event, w, &l->r->operand[i])) return -1;
+    return 0;
+}
+
+static int resolve(struct loader *l, const struct item *item) {
+    struct at_trace *t = l->t;
+    for (int32_t i = 0; i < t->events; i++) {
+        struct at_event *e = &t->event[i];
+        e->buffer0 = t->buffers;
+        const struct row_alloc *a = item[i].what ? &l->r->alloc[item[i].index] : NULL;
+        if (!a) {
+            if (take_row(l, i, &l->r->row[item[i].index])) return -1;
+        } else if (item[i].what == 2) {
+            live_dies(&l->live, a->process, a->address, item[i].index);
+        } else if (a->home != AT_OPAQUE && a->bytes > 0) {
+            int32_t old = live_born(&l->live, a->process, a->address, item[i].index);
+            if (old >= 0 && t->block[old].dead > i) t->block[old].dead = i; /* its release was lost */
+        }
+        e->buffers = t->buffers - e->buffer0;
+    }
+    return 0;
+}
+
+int at_load(struct at_trace *t, sqlite3 *db, char *err, size_t err_len) {
+    struct rows r = {.pool = t->pool};
+    if (rows_read(&r, db, err, err_len)) return -1;
+    if ((int64_t)r.rows + 2 * (int64_t)r.allocs > INT32_MAX - 1) {
+        snprintf(err, err_len, "the trace has more than 2^31 calls; analyse a window of it");
+        return -1;
+    }
+    int32_t n;
+    struct item *item = in_order(t, &r, &n);
+    make_blocks(t, &r);
+    make_events(t, &r, item, n);
+    t->cost = r.cost;
+    t->costs = r.costs;
+    struct loader l = {.t = t, .r = &r, .db = db, .err = err, .err_len = err_len};
+    open_live(&l);
+    if (sql_prepare(db, &l.insert, "INSERT INTO op_buffer(op, slot, alloc, address, bytes, mode) VALUES(?, ?, ?, ?, ?, ?)",
+                    err, err_len))
+        return -1;
+    int rc = resolve(&l, item);
+    sqlite3_finalize(l.insert);
+    pool_give(t->pool, item);
+    pool_give(t->pool, r.row);
+    pool_give(t->pool, r.operand);
+    pool_give(t->pool, r.alloc);
+    return rc;
+}

@@ -1,0 +1,85 @@
+/* C9: ranges without evidence of their own, in a block that has some. */
+#include "analyzer/attr_model.h"
+
+static struct at_verdict *verdict_of(const struct at_trace *t, int32_t range) { return &t->verdict[t->verdict0[range]]; }
+
+/* Rules that say little. */
+static int is_weak(int rule) {
+    return rule == AT_RULE_UNTOUCHED || rule == AT_RULE_NONE || rule == AT_RULE_OUTSIDE || rule == AT_RULE_CLEARED ||
+           rule == AT_RULE_LOADED_PARAM || rule == AT_RULE_AS_BLOCK;
+}
+
+/* Known sets: what is never accessed, in a block whose rest is of one class, is padding of that class. */
+static void fill_untouched(struct at_trace *t, const struct at_block *b) {
+    unsigned classes = 0;
+    int8_t cls = AT_UNKNOWN;
+    for (int32_t r = b->range0; r < b->range0 + b->ranges; r++) {
+        if (!t->range[r].touches) continue;
+        cls = verdict_of(t, r)->cls;
+        classes |= 1u << cls;
+    }
+    if (!classes || classes & (classes - 1)) return;
+    for (int32_t r = b->range0; r < b->range0 + b->ranges; r++)
+        if (!t->range[r].touches && verdict_of(t, r)->rule == AT_RULE_UNTOUCHED) {
+            verdict_of(t, r)->cls = cls;
+            verdict_of(t, r)->rule = AT_RULE_REST_OF_BLOCK;
+        }
+}
+
+/* A result of products that nobody reads further. */
+static int is_unread_result(const struct at_trace *t, const struct at_range *r) {
+    int result = 0;
+    AT_EACH_TOUCH(t, r, a) {
+        const struct at_event *e = &t->event[a->event];
+        int c = at_slot_of(t, a) == AT_SLOT_C && e->kind == AT_GEMM;
+        result |= c;
+        if (at_reads(a->mode) && at_is_work(e) && !c) return 0;
+    }
+    return result;
+}
+
+/* C9b: the optimizer's pointer reaches further than is known. */
+static void find_more_gradients(struct at_trace *t, const struct at_block *b) {
+    int gradient = 0;
+    for (int32_t r = b->range0; r < b->range0 + b->ranges; r++) gradient |= verdict_of(t, r)->cls == AT_GRAD;
+    if (!gradient) return;
+    for (int32_t r = b->range0; r < b->range0 + b->ranges; r++) {
+        struct at_verdict *v = verdict_of(t, r);
+        if (v->cls != AT_ACTIVATION_GRAD || !is_unread_result(t, &t->range[r])) continue;
+        v->cls = AT_GRAD;
+        v->rule = AT_RULE_BESIDE_GRAD;
+    }
+}
+
+static void follow_majority(struct at_trace *t, const struct at_block *b) {
+    int64_t bytes[AT_CLASSES] = {0}, all = 0;
+    int top = 0;
+    for (int32_t r = b->range0; r < b->range0 + b->ranges; r++) {
+        const struct at_verdict *v = verdict_of(t, r);
+        if (!t->range[r].touches || is_weak(v->rule)) continue;
+        bytes[v->cls] += t->range[r].hi - t->range[r].lo;
+        all += t->range[r].hi - t->range[r].lo;
+    }
+    for (int k = 1; k < AT_CLASSES; k++)
+        if (bytes[k] > bytes[top]) top = k;
+    if (!all || (double)bytes[top] < 0.8 * (double)all || (double)bytes[top] < 0.3 * (double)b->bytes) return;
+    for (int32_t r = b->range0; r < b->range0 + b->ranges; r++) {
+        struct at_verdict *v = verdict_of(t, r);
+        if (!is_weak(v->rule)) continue;
+        v->cls = (int8_t)top;
+        v->rule = AT_RULE_AS_BLOCK;
+    }
+}
+
+void at_neighbours(struct at_trace *t) {
+    for (int32_t i = 0; i < t->blocks; i++) {
+        const struct at_block *b = &t->block[i];
+        if (b->ranges < 2 || b->pool || b->home != AT_DEVICE) continue;
+        if (!t->blind) {
+            fill_untouched(t, b);
+            continue;
+        }
+        find_more_gradients(t, b);
+        follow_majority(t, b);
+    }
+}

@@ -1,0 +1,52 @@
+/* The rows of the trace as they are read, before they are put in order. */
+#ifndef ACCT_ANALYZER_ATTR_ROWS_H
+#define ACCT_ANALYZER_ATTR_ROWS_H
+
+#include <sqlite3.h>
+#include "analyzer/attr_model.h"
+#include "analyzer/cost_model.h"
+
+/* One call that touches memory or is handed some. */
+struct row {
+    int64_t op, start_ns, end_ns;
+    int64_t m, n, k, batch;
+    int64_t process, thread;
+    int32_t name, device;
+    int32_t first, last;        /* in rows.operand, linked; -1 */
+    int32_t cost;
+    int8_t kind;                /* enum at_kind */
+    int8_t axis_a, axis_b;
+    uint8_t direction;          /* copies: as stated */
+    uint8_t library;            /* a BLAS call */
+    uint8_t idle;               /* does nothing that the rules could use */
+};
+
+struct row_operand {
+    uint64_t address;
+    int64_t bytes;              /* AT_UNKNOWN_BYTES */
+    int32_t next;
+    int16_t slot;
+    int8_t mode;
+    uint8_t kept;               /* is in op_buffer already */
+};
+
+struct row_alloc {
+    int64_t id, process, address, bytes, alloc_ns, free_ns, free_op, thread, start_ns;
+    int8_t home, of_library;
+};
+
+struct rows {
+    struct pool *pool;
+    struct row *row;            int32_t rows, row_room;   /* by op id */
+    struct row_operand *operand; int32_t operands, operand_room;
+    struct at_cost *cost;       int32_t costs, cost_room;
+    struct row_alloc *alloc;    int32_t allocs, alloc_room;
+    const char **slot_name;     int32_t slot_names, slot_room; /* slot AT_SLOT_FIRST_FREE - i */
+};
+
+/* 0, or negative with one line in err. */
+int rows_read(struct rows *r, sqlite3 *db, char *err, size_t err_len);
+/* The text of a slot; number slots are written into buf. */
+const char *rows_slot_text(const struct rows *r, int16_t slot, char buf[16]);
+
+#endif

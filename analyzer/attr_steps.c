@@ -1,0 +1,144 @@
+/* K1: skipped steps. P5: evaluation belongs to no step. P7: a step cut off in forward. N1: inference. */
+#include "analyzer/attr_model.h"
+
+static void mark_step(struct at_trace *t, int32_t from, int32_t to) {
+    for (int32_t e = from; e < to; e++)
+        if (at_is_op(&t->event[e]) && t->event[e].phase != AT_EVALUATION) t->event[e].step = t->steps;
+}
+
+/* K1: more than half of the gradient bytes that this backward writes were begun anew after the one before it ended. */
+static int begins_step(const struct at_trace *t, const struct at_span *before, const struct at_span *span, int32_t *seen) {
+    int64_t anew = 0, kept = 0;
+    int32_t mark = span->first + 1;
+    for (int32_t e = span->first; e <= span->last; e++) {
+        if (!at_is_work(&t->event[e])) continue;
+        AT_EACH_ACCESS(t, e, a) {
+            const struct at_value *v = &t->value[a->value];
+            const struct at_range *r = &t->range[a->range];
+            if (a->mode == AT_R || seen[a->range] == mark || (!v->grad && !at_grad_like(t, a->value))) continue;
+            seen[a->range] = mark;
+            if (v->birth > before->last) anew += r->hi - r->lo;
+            else kept += r->hi - r->lo;
+        }
+    }
+    return anew > kept;
+}
+
+/* After a skipped step: kernels that work on gradients (and scalars) only were its optimizer's. */
+static void label_skipped_optimizer(struct at_trace *t, int32_t from, int32_t to) {
+    for (int32_t e = from; e < to; e++) {
+        struct at_event *ev = &t->event[e];
+        int only = 1;
+        if (ev->phase != AT_EVALUATION || ev->kind != AT_KERNEL) continue;
+        AT_EACH_ACCESS(t, e, a)
+            only &= t->value[a->value].grad || t->range[a->range].hi - t->range[a->range].lo <= 4096;
+        if (only) ev->phase = AT_OPTIMIZER;
+    }
+}
+
+static void number_micro_batches(struct at_trace *t, const struct at_interval *iv, int32_t first, int32_t end) {
+    const struct at_span *span = t->span + iv->span0;
+    for (int32_t m = first; m < end; m++)
+        for (int32_t e = m ? span[m - 1].last + 1 : iv->from; e <= span[m].last; e++) t->event[e].micro_batch = m - first;
+}
+
+/* Spans [first, end) of the interval are one step. */
+static void take_step(struct at_trace *t, const struct at_interval *iv, int32_t first, int32_t end) {
+    const struct at_span *span = t->span + iv->span0;
+    int last = end == iv->spans;
+    int32_t from = first ? span[first - 1].last + 1 : iv->from, to = last ? iv->to : span[end - 1].last + 1;
+    mark_step(t, from, to);
+    number_micro_batches(t, iv, first, end);
+    if (last && t->cut_forward >= 0 && iv->cluster < 0) /* the forward that was cut off: one more micro-batch */
+        for (int32_t e = t->cut_forward; e < iv->to; e++) t->event[e].micro_batch = end - first;
+    if (!last) label_skipped_optimizer(t, to, span[end].first);
+    t->step[t->steps++] = (struct at_step){.complete = (uint8_t)(!last || iv->cluster >= 0)};
+}
+
+/* A forward pass after the last update: cut off in mid-step if it reads no weight twice, else evaluation. */
+static void trailing_forward(struct at_trace *t, const struct at_interval *iv) {
+    struct at_map seen = {0};
+    for (int32_t i = at_first_gemm_from(t, iv->from); i < t->gemms; i++) {
+        int fresh;
+        if (t->weight_read[t->gemm[i]] < 0) continue;
+        at_map_put(&seen, t->pool, (uint32_t)t->weight_read[t->gemm[i]], &fresh);
+        if (!fresh) return;
+    }
+    if (!seen.count) return;
+    for (int32_t e = iv->from; e < t->events; e++)
+        if (at_is_work(&t->event[e])) t->event[e].phase = AT_FORWARD;
+    mark_step(t, iv->from, iv->to);
+    t->step[t->steps++] = (struct at_step){.complete = 0};
+}
+
+static void split_interval(struct at_trace *t, const struct at_interval *iv, int32_t *seen) {
+    const struct at_span *span = t->span + iv->span0;
+    int32_t first = 0;
+    if (!iv->spans) {
+        if (iv->cluster < 0) trailing_forward(t, iv);
+        return;
+    }
+    for (int32_t m = 1; m < iv->spans; m++) {
+        if (!begins_step(t, &span[m - 1], &span[m], seen)) continue;
+        take_step(t, iv, first, m);
+        first = m;
+    }
+    take_step(t, iv, first, iv->spans);
+}
+
+/* ---- N1 -------------------------------------------------------------------------------------------------------------------- */
+static int reads_host_input(const struct at_trace *t, int32_t e) {
+    AT_EACH_ACCESS(t, e, a) {
+        int32_t birth = t->value[a->value].birth;
+        if (at_reads(a->mode) && birth >= 0 && t->event[birth].kind == AT_H2D) return 1;
+    }
+    return 0;
+}
+
+static int32_t frozen_read(const struct at_trace *t, int32_t e) {
+    AT_EACH_ACCESS(t, e, a) if (at_is_factor(at_slot_of(t, a)) && t->range[a->range].frozen) return a->range;
+    return -1;
+}
+
+/* A step is a pass: it begins when a weight is read again and half of the weights have been. */
+static void inference(struct at_trace *t) {
+    int32_t *seen = POOL_NEW(t->pool, int32_t, t->ranges); /* pass in which a range was last read, from 1 */
+    int32_t frozen = 0, step = -1, read = 0;
+    for (int32_t r = 0; r < t->ranges; r++) frozen += t->range[r].frozen;
+    for (int32_t i = 0; i < t->gemms; i++) {
+        struct at_event *ev = &t->event[t->gemm[i]];
+        int32_t w = frozen_read(t, t->gemm[i]);
+        if (w >= 0) {
+            if (step < 0 || (seen[w] == step + 1 && 2 * (int64_t)read >= frozen)) {
+                step++;
+                read = 0;
+            }
+            read += seen[w] != step + 1;
+            seen[w] = step + 1;
+        }
+        ev->step = step;
+        if (step >= 0) ev->phase = AT_FORWARD;
+    }
+    t->steps = step + 1;
+    step = -1;
+    for (int32_t e = 0; e < t->events; e++) { /* what is between two products of a pass belongs to it */
+        struct at_event *ev = &t->event[e];
+        if (ev->kind == AT_GEMM) step = ev->step;
+        else if (at_is_op(ev)) ev->step = step;
+        if (ev->kind == AT_KERNEL && (e > t->first_gemm || reads_host_input(t, e))) ev->phase = AT_FORWARD;
+    }
+    t->step = POOL_NEW(t->pool, struct at_step, t->steps);
+    for (int32_t i = 0; i < t->steps; i++) t->step[i].complete = 1;
+}
+
+void at_steps(struct at_trace *t) {
+    if (!t->gemms) return;
+    if (!t->step_ends) {
+        inference(t);
+        return;
+    }
+    int32_t *seen = POOL_NEW(t->pool, int32_t, t->ranges);
+    t->step = POOL_NEW(t->pool, struct at_step, (size_t)t->spans + (size_t)t->intervals);
+    for (int32_t k = 0; k < t->intervals; k++) split_interval(t, &t->interval[k], seen);
+    pool_give(t->pool, seen);
+}

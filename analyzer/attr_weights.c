@@ -1,0 +1,172 @@
+/* W1–W3: weights, trained and frozen, and the axis along which forward contracts them. */
+#include "analyzer/attr_model.h"
+
+#include <stdlib.h>
+
+/* Clusters that end before the event. */
+static int32_t clusters_before(const struct at_trace *t, int32_t event) {
+    int32_t lo = 0, hi = t->clusters;
+    while (lo < hi) {
+        int32_t mid = lo + (hi - lo) / 2;
+        if (t->cluster[mid].last <= event) lo = mid + 1;
+        else hi = mid;
+    }
+    return lo;
+}
+
+/* Operands of a product whose result is a gradient: no frozen weights. */
+static uint8_t *gradient_factors(const struct at_trace *t) {
+    uint8_t *factor = POOL_NEW(t->pool, uint8_t, t->ranges);
+    for (int32_t i = 0; i < t->gemms; i++) {
+        int gradient = 0;
+        AT_EACH_ACCESS(t, t->gemm[i], a) gradient |= at_slot_of(t, a) == AT_SLOT_C && t->value[a->value].grad;
+        if (!gradient) continue;
+        AT_EACH_ACCESS(t, t->gemm[i], a) if (at_is_factor(at_slot_of(t, a))) factor[a->range] = 1;
+    }
+    return factor;
+}
+
+/* W2: products read it in at least two steps, and nothing writes it after the first such read. */
+static int is_frozen(const struct at_trace *t, const struct at_range *r) {
+    int32_t reads = 0, first = -1, step = -1, steps = 0;
+    if (!r->gemm_reads || r->weight || r->gemm_writes || !r->alive || (r->carried && !t->blind)) return 0;
+    AT_EACH_TOUCH(t, r, a) {
+        int kind = t->event[a->event].kind;
+        if (kind == AT_GEMM) {
+            int32_t s = clusters_before(t, a->event);
+            if (!reads++) first = a->event;
+            steps += s != step;
+            step = s;
+        } else if (first >= 0 && (a->mode == AT_W || a->mode == AT_RW) && kind != AT_D2D && kind != AT_D2H) {
+            return 0;
+        }
+    }
+    return reads >= 2 && (!t->clusters || steps >= 2);
+}
+
+static void find_frozen(struct at_trace *t) {
+    uint8_t *factor = gradient_factors(t);
+    for (int32_t i = 0; i < t->ranges; i++) {
+        struct at_range *r = &t->range[i];
+        r->frozen = (!factor[i] && is_frozen(t, r)) || (r->copied && !r->weight && !r->carried);
+        r->any_weight = r->weight || r->frozen || r->copied;
+    }
+    pool_give(t->pool, factor);
+}
+
+/* ---- W3 --------------------------------------------------------------------------------------------------------------------- */
+struct use { /* a product reads the weight or a copy of it */
+    int32_t range, event;
+    int8_t axis;
+};
+
+static int use_order(const void *a, const void *b) {
+    const struct use *x = a, *y = b;
+    if (x->range != y->range) return x->range < y->range ? -1 : 1;
+    if (x->event != y->event) return x->event < y->event ? -1 : 1;
+    return x->axis - y->axis;
+}
+
+static struct use *list_uses(struct at_trace *t, int32_t *count) {
+    struct use *use = NULL;
+    int32_t n = 0, room = 0;
+    for (int32_t i = 0; i < t->gemms; i++) {
+        const struct at_event *e = &t->event[t->gemm[i]];
+        AT_EACH_ACCESS(t, t->gemm[i], a) {
+            int slot = at_slot_of(t, a);
+            if (!at_is_factor(slot)) continue;
+            int32_t of[2] = {t->range[a->range].any_weight ? a->range : -1, t->value[a->value].copy_of};
+            for (int j = 0; j < 2; j++) {
+                if (of[j] < 0) continue;
+                POOL_ROOM(t->pool, use, n, room);
+                use[n++] = (struct use){of[j], t->gemm[i], slot == AT_SLOT_A ? e->axis_a : e->axis_b};
+            }
+        }
+    }
+    if (n) qsort(use, (size_t)n, sizeof *use, use_order);
+    *count = n;
+    return use;
+}
+
+struct ballot {
+    const struct use *use;
+    int32_t uses;
+    int32_t votes[2];
+    int8_t first; /* axis of the first vote: decides a tie */
+};
+
+/* The first use at or after the event votes. */
+static void vote(struct ballot *b, int32_t event) {
+    int32_t lo = 0, hi = b->uses;
+    while (lo < hi) {
+        int32_t mid = lo + (hi - lo) / 2;
+        if (b->use[mid].event < event) lo = mid + 1;
+        else hi = mid;
+    }
+    if (lo == b->uses || b->use[lo].axis < 0) return;
+    int8_t axis = b->use[lo].axis;
+    if (b->first < 0) b->first = axis;
+    b->votes[axis]++;
+}
+
+static int axis_of(const struct at_trace *t, int32_t range, const struct use *use, int32_t uses) {
+    struct ballot b = {.use = use, .uses = uses, .first = -1};
+    const struct at_range *r = &t->range[range];
+    vote(&b, t->first_gemm);
+    if (r->weight) {
+        AT_EACH_TOUCH(t, r, a)
+            if (t->event[a->event].kind == AT_KERNEL && at_writes(a->mode) && t->in_cluster[a->event]) vote(&b, a->event);
+    } else {
+        for (int32_t k = 0; k < t->clusters; k++) vote(&b, t->cluster[k].last);
+    }
+    if (b.votes[0] == b.votes[1]) return b.first > 0;
+    return b.votes[1] > b.votes[0];
+}
+
+static void find_axes(struct at_trace *t) {
+    int32_t n;
+    struct use *use = list_uses(t, &n);
+    for (int32_t i = 0; i < n;) {
+        int32_t j = i;
+        while (j < n && use[j].range == use[i].range) j++;
+        t->range[use[i].range].forward_axis = (uint8_t)axis_of(t, use[i].range, use + i, j - i);
+        i = j;
+    }
+    pool_give(t->pool, use);
+}
+
+/* ---- which weight a product reads: a copied one first, then a trained one, then a frozen one ----------------------------------- */
+static void read_of_gemm(struct at_trace *t, int32_t e) {
+    const struct at_access *best = NULL;
+    int32_t weight = -1;
+    int rank = 0;
+    AT_EACH_ACCESS(t, e, a) {
+        if (!at_is_factor(at_slot_of(t, a))) continue;
+        int32_t copied = t->value[a->value].copy_of;
+        const struct at_range *r = &t->range[a->range];
+        int here = copied >= 0 ? 3 : r->weight ? 2 : r->frozen ? 1 : 0;
+        if (here <= rank) continue;
+        rank = here;
+        best = a;
+        weight = copied >= 0 ? copied : a->range;
+    }
+    t->weight_read[e] = weight;
+    if (!best) return;
+    int axis = at_slot_of(t, best) == AT_SLOT_A ? t->event[e].axis_a : t->event[e].axis_b;
+    t->weight_forward[e] = axis == t->range[weight].forward_axis;
+}
+
+void at_weights(struct at_trace *t) {
+    t->weight_read = POOL_NEW(t->pool, int32_t, t->events);
+    t->weight_forward = POOL_NEW(t->pool, uint8_t, t->events);
+    for (int32_t e = 0; e < t->events; e++) t->weight_read[e] = -1;
+    t->first_weight_read = t->first_gemm;
+    if (!t->gemms) return;
+    find_frozen(t);
+    find_axes(t);
+    for (int32_t i = t->gemms - 1; i >= 0; i--) {
+        read_of_gemm(t, t->gemm[i]);
+        if (t->weight_read[t->gemm[i]] >= 0) t->first_weight_read = t->gemm[i];
+    }
+    for (int32_t r = 0; r < t->ranges; r++) t->range[r].constant = -1; /* now that the first read of a weight is known */
+}

@@ -1,0 +1,295 @@
+/* Writes what the rules found: step, phase, op_cost, alloc_class. */
+#include "analyzer/attr_model.h"
+
+#include <stdlib.h>
+#include "analyzer/attr_sql.h"
+
+struct writer {
+    struct at_trace *t;
+    sqlite3 *db;
+    char *err;
+    size_t err_len;
+};
+
+static const char *const phase_names[AT_PHASES] = {[AT_FORWARD] = "forward", [AT_BACKWARD] = "backward",
+                                                   [AT_RECOMPUTE] = "recompute", [AT_OPTIMIZER] = "optimizer",
+                                                   [AT_EVALUATION] = "evaluation"};
+
+/* ---- steps and phases ------------------------------------------------------------------------------------------------------ */
+struct extent {
+    int32_t first, last; /* events; first -1: none */
+};
+
+struct step_rows {
+    struct extent ops;
+    int32_t micro_batches;
+    int64_t tokens;         /* ACCT_NULL_I64 */
+    struct extent *phase;   /* [micro-batch * AT_PHASES + phase] */
+};
+
+static void widen(struct extent *x, int32_t e) {
+    if (x->first < 0) x->first = e;
+    x->last = e;
+}
+
+/* The optimizer works once a step, whatever its micro-batches. */
+static int32_t micro_batch_of(const struct at_event *e) { return e->phase == AT_OPTIMIZER ? 0 : e->micro_batch; }
+
+static int reads_in_step(const struct at_trace *t, int32_t value, int32_t step) {
+    AT_EACH_TOUCH(t, &t->value[value], a)
+        if (at_reads(a->mode) && t->event[a->event].step == step && t->event[a->event].phase != AT_OTHER) return 1;
+    return 0;
+}
+
+static int is_input_of_step(const struct at_trace *t, int32_t e, int32_t step) {
+    if (t->event[e].kind != AT_H2D) return 0;
+    AT_EACH_ACCESS(t, e, a) {
+        const struct at_verdict *v = &t->verdict[t->verdict0[a->range]];
+        for (; v < &t->verdict[t->verdict0[a->range + 1]]; v++)
+            if (v->cls == AT_INPUT && v->from <= e && e < v->until && reads_in_step(t, a->value, step)) return 1;
+    }
+    return 0;
+}
+
+/* Initialisation belongs to no step: of what comes before the first step's first phase only its inputs do. */
+static void trim_first_step(struct at_trace *t) {
+    int32_t e = 0;
+    for (; e < t->events; e++)
+        if (t->event[e].step == 0 && t->event[e].phase != AT_OTHER) break;
+    for (e = e - 1; e >= 0; e--)
+        if (t->event[e].step == 0 && !is_input_of_step(t, e, 0)) t->event[e].step = -1;
+}
+
+/* Rows of the operand of a product that is no weight, times the batch: tokens or samples. */
+static int64_t rows_of(const struct at_trace *t, int32_t e) {
+    const struct at_event *ev = &t->event[e];
+    int a_weight = 0, b_weight = 0;
+    AT_EACH_ACCESS(t, e, a) {
+        int weight = t->range[a->range].any_weight || t->value[a->value].copy_of >= 0;
+        if (at_slot_of(t, a) == AT_SLOT_A) a_weight |= weight;
+        if (at_slot_of(t, a) == AT_SLOT_B) b_weight |= weight;
+    }
+    if (a_weight == b_weight || ev->k < 0 || ev->m < 0 || ev->n < 0) return ACCT_NULL_I64;
+    return cost_count((__int128)(a_weight ? ev->n : ev->m) * ev->batch);
+}
+
+struct token_count {
+    int64_t sum;
+    int32_t next;           /* micro-batch whose first forward product is awaited */
+};
+
+static void count_tokens(const struct at_trace *t, int32_t e, struct token_count *c) {
+    const struct at_event *ev = &t->event[e];
+    if (ev->kind != AT_GEMM || ev->phase != AT_FORWARD || t->weight_read[e] < 0 || ev->micro_batch < c->next) return;
+    c->sum = ev->micro_batch == c->next ? cost_add(c->sum, rows_of(t, e)) : ACCT_NULL_I64;
+    c->next = ev->micro_batch + 1;
+}
+
+static void gather_step(struct at_trace *t, int32_t step, int32_t *e, struct step_rows *s) {
+    struct token_count tokens = {0};
+    int32_t from = *e, end = *e;
+    *s = (struct step_rows){.ops = {-1, -1}, .micro_batches = 1};
+    for (int32_t i = from; i < t->events && (t->event[i].step <= step); i++) {
+        const struct at_event *ev = &t->event[i];
+        if (ev->step != step) continue;
+        widen(&s->ops, i);
+        end = i + 1;
+        if (ev->phase != AT_OTHER && micro_batch_of(ev) >= s->micro_batches) s->micro_batches = micro_batch_of(ev) + 1;
+        count_tokens(t, i, &tokens);
+    }
+    s->tokens = tokens.next == s->micro_batches ? tokens.sum : ACCT_NULL_I64;
+    s->phase = POOL_NEW(t->pool, struct extent, (size_t)s->micro_batches * AT_PHASES);
+    for (int32_t i = 0; i < s->micro_batches * AT_PHASES; i++) s->phase[i].first = -1;
+    for (int32_t i = from; i < end; i++) {
+        const struct at_event *ev = &t->event[i];
+        if (ev->step == step && ev->phase != AT_OTHER && at_is_op(ev))
+            widen(&s->phase[micro_batch_of(ev) * AT_PHASES + ev->phase], i);
+    }
+    *e = end;
+}
+
+static int write_phases(const struct writer *w, sqlite3_stmt *st, int32_t step, const struct step_rows *s) {
+    for (int32_t i = 0; i < s->micro_batches * AT_PHASES; i++) {
+        const struct extent *x = &s->phase[i];
+        if (x->first < 0) continue;
+        const struct at_event *first = &w->t->event[x->first], *last = &w->t->event[x->last];
+        sqlite3_bind_int(st, 1, step);
+        sqlite3_bind_text(st, 2, phase_names[i % AT_PHASES], -1, SQLITE_STATIC);
+        sqlite3_bind_int(st, 3, i / AT_PHASES);
+        sqlite3_bind_int64(st, 4, first->start_ns);
+        sqlite3_bind_int64(st, 5, last->end_ns);
+        sqlite3_bind_int64(st, 6, first->op);
+        sqlite3_bind_int64(st, 7, last->op);
+        if (sql_insert(w->db, st, w->err, w->err_len)) return -1;
+    }
+    return 0;
+}
+
+static int write_step(const struct writer *w, sqlite3_stmt *st, int32_t step, const struct step_rows *s, int64_t start_ns) {
+    const struct at_event *first = &w->t->event[s->ops.first], *last = &w->t->event[s->ops.last];
+    sqlite3_bind_int(st, 1, step);
+    sqlite3_bind_int64(st, 2, start_ns);
+    sqlite3_bind_int64(st, 3, last->end_ns);
+    sqlite3_bind_int64(st, 4, first->op);
+    sqlite3_bind_int64(st, 5, last->op);
+    sqlite3_bind_int(st, 6, s->micro_batches);
+    sql_bind(st, 7, s->tokens);
+    sqlite3_bind_int(st, 8, w->t->step[step].complete);
+    return sql_insert(w->db, st, w->err, w->err_len);
+}
+
+static int write_steps(const struct writer *w) {
+    sqlite3_stmt *step = NULL, *phase = NULL;
+    int rc = sql_prepare(w->db, &step,
+                         "INSERT INTO step(id, start_ns, end_ns, first_op, last_op, micro_batches, tokens, complete) "
+                         "VALUES(?, ?, ?, ?, ?, ?, ?, ?)", w->err, w->err_len);
+    if (!rc)
+        rc = sql_prepare(w->db, &phase,
+                         "INSERT INTO phase(step, name, micro_batch, start_ns, end_ns, first_op, last_op) "
+                         "VALUES(?, ?, ?, ?, ?, ?, ?)", w->err, w->err_len);
+    int64_t end_ns = ACCT_NULL_I64;
+    for (int32_t i = 0, e = 0; i < w->t->steps && !rc; i++) {
+        struct step_rows s;
+        gather_step(w->t, i, &e, &s);
+        if (s.ops.first < 0) continue;
+        rc = write_step(w, step, i, &s, end_ns == ACCT_NULL_I64 ? w->t->event[s.ops.first].start_ns : end_ns);
+        if (!rc) rc = write_phases(w, phase, i, &s);
+        end_ns = w->t->event[s.ops.last].end_ns;
+        pool_give(w->t->pool, s.phase);
+    }
+    sqlite3_finalize(step);
+    sqlite3_finalize(phase);
+    return rc;
+}
+
+/* ---- op_cost ------------------------------------------------------------------------------------------------------------- */
+static const char *const grades[] = {[COST_EXACT] = "exact", [COST_SAMPLED] = "sampled", [COST_BOUND] = "bound",
+                                     [COST_UNCOUNTED] = "uncounted"};
+
+static int write_cost(const struct writer *w, sqlite3_stmt *st, const struct at_event *e) {
+    /* a launch: counted once its kernel can be read */
+    static const struct at_cost uncounted = {COST_UNKNOWN, COST_UNKNOWN, COST_UNKNOWN, COST_UNKNOWN, NULL, COST_UNCOUNTED, 0};
+    const struct at_cost *c = e->cost >= 0 ? &w->t->cost[e->cost] : &uncounted;
+    int in_step = e->step >= 0;
+    const char *phase = in_step || e->phase == AT_EVALUATION ? phase_names[e->phase] : NULL;
+    sqlite3_bind_int64(st, 1, e->op);
+    sql_bind(st, 2, in_step ? e->step : ACCT_NULL_I64);
+    sqlite3_bind_text(st, 3, phase, -1, SQLITE_STATIC);
+    sql_bind(st, 4, in_step ? micro_batch_of(e) : ACCT_NULL_I64);
+    sqlite3_bind_text(st, 5, c->dtype, -1, SQLITE_STATIC);
+    sql_bind(st, 6, c->flops);
+    sql_bind(st, 7, c->integer_ops);
+    sqlite3_bind_int(st, 8, c->matmul);
+    sql_bind(st, 9, c->bytes_read);
+    sql_bind(st, 10, c->bytes_written);
+    sqlite3_bind_text(st, 11, grades[c->grade], -1, SQLITE_STATIC);
+    return sql_insert(w->db, st, w->err, w->err_len);
+}
+
+static int write_costs(const struct writer *w) {
+    sqlite3_stmt *st;
+    if (sql_prepare(w->db, &st,
+                    "INSERT INTO op_cost(op, step, phase, micro_batch, dtype, flops, integer_ops, matmul, bytes_read, "
+                    "bytes_written, grade) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", w->err, w->err_len))
+        return -1;
+    int rc = 0;
+    for (int32_t i = 0; i < w->t->events && !rc; i++)
+        if (at_is_op(&w->t->event[i])) rc = write_cost(w, st, &w->t->event[i]);
+    sqlite3_finalize(st);
+    return rc;
+}
+
+/* ---- alloc_class --------------------------------------------------------------------------------------------------------- */
+static const char *const class_names[AT_CLASSES] = {
+    [AT_PARAM] = "param", [AT_GRAD] = "grad", [AT_OPT_STATE] = "optimizer", [AT_ACTIVATION] = "activation",
+    [AT_ACTIVATION_GRAD] = "activation_grad", [AT_INPUT] = "input", [AT_WORKSPACE] = "workspace",
+    [AT_TEMPORARY] = "temporary", [AT_OTHER_CLASS] = "other", [AT_UNKNOWN] = "unknown"};
+
+static const struct rule_text {
+    const char *text;
+    double known, blind, pool;
+} rules[] = {
+#define RULE(name, cls, text, known, blind, pool) {text, known, blind, pool},
+#include "analyzer/attr_rules.h"
+#undef RULE
+};
+
+/* What a class is worth in this trace, whatever the rule. */
+static double trust(const struct at_trace *t) {
+    int32_t with_grad = 0;
+    for (int32_t k = 0; k < t->clusters; k++) with_grad += t->cluster[k].uses_grad;
+    double f = t->steps == 1 ? 0.7 : t->steps == 2 ? 0.9 : 1;
+    return t->clusters && 2 * with_grad < t->clusters ? f * 0.5 : f;
+}
+
+static double confidence(const struct at_trace *t, const struct at_block *b, int rule, double factor) {
+    const struct rule_text *r = &rules[rule];
+    if (rule == AT_RULE_HOST || rule == AT_RULE_OPAQUE || rule == AT_RULE_WORKSPACE) return r->known;
+    double c = b->pool ? r->pool : t->blind ? r->blind : r->known;
+    c = (c > 0 ? c : r->known) * factor;
+    double most = b->pool && t->blind ? 0.4 : b->pool && t->steps < 3 ? 0.5 : 1; /* hidden pools resolve badly */
+    return c < most ? c : most;
+}
+
+struct class_row {
+    int64_t offset, bytes;
+    int32_t from, until;
+    int8_t cls, rule;
+};
+
+static int write_class(const struct writer *w, sqlite3_stmt *st, const struct at_block *b, const struct class_row *r,
+                       double factor) {
+    if (!r->bytes) return 0;
+    sqlite3_bind_int64(st, 1, b->alloc);
+    sqlite3_bind_int64(st, 2, r->offset);
+    sqlite3_bind_int64(st, 3, r->bytes);
+    sql_bind(st, 4, r->from > 0 ? w->t->event[r->from].key_ns : ACCT_NULL_I64);
+    sql_bind(st, 5, r->until < AT_END ? w->t->event[r->until].key_ns : ACCT_NULL_I64);
+    sqlite3_bind_text(st, 6, class_names[r->cls], -1, SQLITE_STATIC);
+    sqlite3_bind_double(st, 7, confidence(w->t, b, r->rule, factor));
+    sqlite3_bind_text(st, 8, rules[r->rule].text, -1, SQLITE_STATIC);
+    return sql_insert(w->db, st, w->err, w->err_len);
+}
+
+/* Neighbours that agree for their whole life become one row; so do one range's values that agree one after another. */
+static int write_block(const struct writer *w, sqlite3_stmt *st, const struct at_block *b, double factor) {
+    const struct at_trace *t = w->t;
+    struct class_row row = {0};
+    for (int32_t i = b->range0; i < b->range0 + b->ranges; i++) {
+        const struct at_range *r = &t->range[i];
+        for (int32_t k = t->verdict0[i]; k < t->verdict0[i + 1]; k++) {
+            const struct at_verdict *v = &t->verdict[k];
+            int same = row.bytes && row.cls == v->cls && row.rule == v->rule;
+            int whole = v->from == 0 && v->until == AT_END && row.from == 0 && row.until == AT_END;
+            if (same && whole && row.offset + row.bytes == r->lo) {
+                row.bytes += r->hi - r->lo;
+            } else if (same && row.offset == r->lo && row.until == v->from && k > t->verdict0[i]) {
+                row.until = v->until;
+            } else {
+                if (write_class(w, st, b, &row, factor)) return -1;
+                row = (struct class_row){r->lo, r->hi - r->lo, v->from, v->until, v->cls, v->rule};
+            }
+        }
+    }
+    return write_class(w, st, b, &row, factor);
+}
+
+static int write_classes(const struct writer *w) {
+    sqlite3_stmt *st;
+    if (sql_prepare(w->db, &st,
+                    "INSERT INTO alloc_class(alloc, offset, bytes, from_ns, until_ns, class, confidence, rule) "
+                    "VALUES(?, ?, ?, ?, ?, ?, ?, ?)", w->err, w->err_len))
+        return -1;
+    int rc = 0;
+    double factor = trust(w->t);
+    for (int32_t i = 0; i < w->t->blocks && !rc; i++) rc = write_block(w, st, &w->t->block[i], factor);
+    sqlite3_finalize(st);
+    return rc;
+}
+
+int at_write(struct at_trace *t, sqlite3 *db, char *err, size_t err_len) {
+    struct writer w = {t, db, err, err_len};
+    trim_first_step(t);
+    if (write_steps(&w) || write_costs(&w) || write_classes(&w)) return -1;
+    return 0;
+}
