@@ -57,3 +57,10 @@ $(foreach t,$(filter-out test_vgpu_arena test_vgpu_half,$(VGPU_TESTS)),\
   $(eval LIBS_$(t) := -Wl,-rpath,$(abspath $(BUILD)/vgpu)))
 UNIT_test_vgpu_arena := $(call objs,vgpu/vgpu_arena.c vgpu/vgpu_tree.c)
 UNIT_test_vgpu_half := $(call objs,vgpu/vgpu_half.c)
+
+# A program as nvcc makes it; what it includes of the toolkit does not change under a build.
+TEST_PROGRAMS += $(BUILD)/tests/vgpu_kernel
+$(BUILD)/tests/vgpu_kernel: tests/programs/vgpu_kernel.cu
+	@mkdir -p $(@D)
+	$(SAY) "  NVCC $<"
+	$(Q)$(NVCC) -cudart shared -gencode arch=compute_80,code=compute_80 $< -o $@
