@@ -497,3 +497,10 @@ def test_help():
     assert r.returncode == 0 and r.stderr == ''
     for option in ('--fd N', '--listen-fd N', '--status-fd M', '--help'):
         assert option in r.stdout
+
+
+def test_fuzz_ring_briefly(tmp_path):
+    """`make fuzz` runs it longer. A crash leaves the input in the folder and its report on stderr."""
+    r = subprocess.run([os.path.join(BUILD, 'fuzz', 'fuzz_ring'), '-max_total_time=4', '-verbosity=0', '-seed=1'], cwd=tmp_path, timeout=120,
+                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert r.returncode == 0, r.stdout[-4000:]

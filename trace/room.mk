@@ -35,3 +35,16 @@ UNIT_ring_read = $(call objs,trace/ring.c trace/ring_read.c trace/event_table.c)
 UNIT_collect_life = $(call objs,trace/collect_life.c)
 UNIT_collect_name = $(call objs,trace/collect_name.c trace/collect_text.c)
 LIBS_collect_name = $(STORE_LIBS)
+
+# Fuzzers (clang only). `make fuzz` runs each of $(FUZZERS) for FUZZ_SECONDS; make check does so briefly.
+FUZZ_SECONDS ?= 60
+FUZZ_RING_SRC := tests/fuzz/fuzz_ring.c trace/ring.c trace/ring_read.c trace/collect_rows.c trace/collect_life.c trace/collect_text.c $(STORE_SRC)
+$(BUILD)/fuzz/fuzz_ring: $(FUZZ_RING_SRC) $(wildcard trace/*.h) trace/events.def $(BUILD)/gen/store_schema.h
+	@mkdir -p $(@D)
+	$(CLANG) $(CPPFLAGS_ALL) -std=c11 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined $(FUZZ_RING_SRC) -o $@ $(STORE_LIBS)
+FUZZERS += $(BUILD)/fuzz/fuzz_ring
+TEST_PROGRAMS += $(BUILD)/fuzz/fuzz_ring
+
+.PHONY: fuzz
+fuzz: $(FUZZERS)
+	for f in $(FUZZERS); do $$f -max_total_time=$(FUZZ_SECONDS) -verbosity=0 || exit 1; done

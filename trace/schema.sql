@@ -9,7 +9,8 @@
 CREATE TABLE meta(
   key   TEXT PRIMARY KEY,          -- schema_version, acct_version, state (running | complete | truncated), reason,
   value ANY                        -- start_mono_ns, start_utc_ns, end_mono_ns, end_utc_ns, collector_pid,
-) WITHOUT ROWID;                   -- analysis_version (absent: not analysed yet), cupti (why there are no device times)
+) WITHOUT ROWID;                   -- analysis_version (absent: not analysed yet), analysis (why not),
+                                   -- cupti (why there are no device times)
 
 CREATE TABLE process(
   id INTEGER PRIMARY KEY,
@@ -76,7 +77,7 @@ CREATE TABLE lost(                 -- what was not recorded
   records INTEGER,                 -- calls dropped
   texts INTEGER,                   -- names and strings dropped
   first_ns INTEGER, last_ns INTEGER,
-  reason TEXT                      -- ring full | no ring | ring corrupt | disk
+  reason TEXT                      -- ring full | no ring | ring corrupt | disk | size limit
 );
 
 -- ==== analysed (rewritten by `acct analyze`; meta.analysis_version tells by which) =======================================
