@@ -48,16 +48,18 @@ class Trace:
         self.path = str(path)
         end = time.time() + 30
         while True:
-            try:
-                with sqlite3.connect(f'file:{self.path}?mode=ro', uri=True) as db:
-                    self.meta = dict(db.execute('select key, value from meta'))
-                if self.meta.get('state') in ('complete', 'truncated') and not os.path.exists(self.path + '-wal'):
+            # Not opened before the collector has closed it: a reader at that moment would keep it from making one file of it.
+            if os.path.exists(self.path) and not os.path.exists(self.path + '-wal'):
+                self.db = sqlite3.connect(f'file:{self.path}?mode=ro', uri=True)
+                try:
+                    self.meta = dict(self.db.execute('select key, value from meta'))
+                except sqlite3.OperationalError:
+                    self.meta = {}
+                if self.meta.get('state') in ('complete', 'truncated'):
                     break
-            except sqlite3.OperationalError:
-                pass
+                self.db.close()
             assert time.time() < end, f'{path} was not finished'
             time.sleep(0.02)
-        self.db = sqlite3.connect(f'file:{self.path}?mode=ro', uri=True)
         self.db.row_factory = sqlite3.Row
 
     def rows(self, sql, *args):
