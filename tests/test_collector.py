@@ -1,6 +1,6 @@
 """acct-collect, driven by tests/support/fake_program.c, which speaks the library's protocol without CUDA: what was written
 comes out as rows, however the program, the collector or the disk come to their end."""
-import json, os, random, re, signal, socket, sqlite3, subprocess, time
+import json, os, random, re, resource, signal, socket, sqlite3, subprocess, time
 import pytest
 from conftest import BUILD, TOP
 
@@ -294,8 +294,10 @@ def test_given_name_is_refused_or_forced(here):
     assert sql(finished(here / 'x.db'), 'SELECT count(*) FROM op') == [(2,)]
 
 
-def test_force_spares_a_trace_that_is_being_written(here):
-    env = {'ACCT_OUTPUT': 'x.db', 'ACCT_FORCE': 'on'}
+@pytest.mark.parametrize('force', ['on', 'off'])
+def test_trace_that_is_being_written_is_spared(here, force):
+    """A program started by LD_PRELOAD forks: parent and child have a collector each, and one ACCT_OUTPUT."""
+    env = {'ACCT_OUTPUT': 'x.db', 'ACCT_FORCE': force}
     p = subprocess.Popen([FAKE, collector(here), 'alloc', '1', 'sleep', '1500', 'exit', '0'], env=clean_env(**env), cwd=here)
     wait_for(lambda: os.path.exists('x.db') and sql('x.db', 'SELECT count(*) FROM op') == [(1,)], 'the first trace')
     fake(here, 'alloc', 2, 'exit', 0, env=env)
@@ -377,6 +379,16 @@ def test_full_disk(here, small_disk):
     assert ops > 0 and lost['disk'] > 0
     assert ops + sum(lost.values()) == 40000
     assert sql(db, 'SELECT end_reason, exit_code FROM process') == [('exit', 9)]
+
+
+def test_limit_on_file_sizes(here):
+    """RLIMIT_FSIZE of the program holds for its collector: as a full disk, and no signal."""
+    r = fake(here, 'paced', 20000, 'exit', 9, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)),
+             env={'FAKE_SLOTS': '256', 'FAKE_BLOB': '4096'})  # its memfd is below the limit
+    assert r.returncode == 9 and 'gave up' in r.stdout
+    db = str(next(here.glob('*.db')))
+    wait_for(lambda: meta(db)['state'] == 'truncated', 'the last words')
+    assert sql(db, 'PRAGMA integrity_check') == [('ok',)]
 
 
 @pytest.mark.skipif(not ROOT, reason='needs root to mount')

@@ -110,12 +110,13 @@ static int make_readers(struct collect *c, char *err, size_t err_len) {
 
 /* ---- the trace --------------------------------------------------------------------------------------------------- */
 
-/* A trace that another collector is writing is never replaced, force or not. */
+/* Another collector is writing this trace right now: that of the process that forked the program, most likely. It is never
+ * replaced, force or not, and no reason to refuse. */
 static int being_written(const char *path) {
     char err[256];
     sqlite3 *db;
     sqlite3_int64 pid = 0;
-    if (store_open(&db, path, 0, err, sizeof err)) return 0;
+    if (access(path, F_OK) || store_open(&db, path, 0, err, sizeof err)) return 0;
     char *state = store_meta_text(db, "state");
     int running = state && !strcmp(state, "running") && store_meta_int(db, "collector_pid", &pid) == 0 && pid > 0;
     free(state);
@@ -139,7 +140,7 @@ static int create_trace(struct collect *c, char *err, size_t err_len) {
         v.counter = n;
         if (name_expand(cfg->output, &v, name, sizeof name, err, err_len)) return -1;
         if (name_number(name, counter ? 0 : n, numbered, sizeof numbered)) return refuse(err, err_len, "ACCT_OUTPUT: the name is too long");
-        int in_use = cfg->force && being_written(numbered);
+        int in_use = cfg->output_given && being_written(numbered);
         int rc = store_create(&c->db, numbered, cfg->force && !in_use && n == 0 && !cfg->later, err, err_len);
         if (rc == 0) {
             absolute(numbered, c->path, sizeof c->path);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define POLL_MS 500
+#define ACCEPT_RETRY_MS 20
 #define MOST_WORKERS 4096
 
 static const char usage[] =
@@ -123,6 +124,7 @@ static void accept_loop(struct workers *w, int listen_fd, struct collect_config 
         if (n > 0 && wait[0].revents & POLLIN) {
             int connection = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
             if (connection >= 0) start_worker(w, listen_fd, connection, config);
+            else poll(NULL, 0, ACCEPT_RETRY_MS); /* out of descriptors, perhaps: not in a tight loop */
         } else if (n > 0 && wait[0].revents) break;
         if (n > 0 && wait[1].revents & (POLLERR | POLLHUP | POLLNVAL) && config->status_fd >= 0) break;
     }
@@ -152,6 +154,7 @@ int main(int argc, char **argv) {
     }
     if (rc) return rc;
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* the program's limit on file sizes is ours too: a write fails, as on a full disk */
     sigaction(SIGTERM, &stop, NULL);
     sigaction(SIGINT, &stop, NULL);
     sqlite3_config(SQLITE_CONFIG_SINGLETHREAD); /* we have no threads: saves a tenth of the time of an insert */
