@@ -1,6 +1,8 @@
 # acct. `make`, `make demo`, `make check`, `make bench`, `make install`; `make help` lists the rest.
 # Each room has its own room.mk; this file has what they share.
 BUILD ?= build
+# One spelling of a folder, or its objects would be made anew.
+override BUILD := $(patsubst $(CURDIR)/%,%,$(abspath $(BUILD)))
 PREFIX ?= /usr/local
 DESTDIR ?=
 OPT ?= -O2 -g
