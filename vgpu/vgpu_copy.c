@@ -1,4 +1,4 @@
-/* Copies and memsets. Everything is a copy of `height` rows of `width` bytes.
+/* Copies and memsets. Everything is a copy of `depth` slices of `height` rows of `width` bytes.
  * Host memory by the runtime's rules ("API synchronization behavior"): a synchronous copy that touches the host waits; an
  * asynchronous one from pageable memory takes the bytes before it returns; one to pageable memory, or between host
  * buffers, waits; between device buffers and for memsets even the synchronous form returns at once. */
@@ -7,43 +7,60 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct box {
+    size_t width, height, depth; /* bytes, rows, slices */
+};
+
+struct side {
+    char *p;
+    size_t pitch, slice; /* bytes from row to row, from slice to slice */
+};
+
 struct copy {
-    char *to;
-    const char *from;
-    size_t to_pitch, from_pitch, width, height;
+    struct side to, from;
+    struct box box;
     void *staging; /* freed when done */
 };
 
-/* Bytes from the first to the last of the rows; false: more than there are addresses. */
-static bool extent(size_t pitch, size_t width, size_t height, size_t *bytes)
+/* Bytes from the first to the last of the box; false: more than there are addresses. */
+static bool extent(const struct side *s, const struct box *b, size_t *bytes)
 {
-    return !__builtin_mul_overflow(pitch, height - 1, bytes) && !__builtin_add_overflow(*bytes, width, bytes);
+    size_t slices;
+    return !__builtin_mul_overflow(s->pitch, b->height - 1, bytes) && !__builtin_mul_overflow(s->slice, b->depth - 1, &slices) &&
+           !__builtin_add_overflow(*bytes, slices, bytes) && !__builtin_add_overflow(*bytes, b->width, bytes);
+}
+
+static bool dense(const struct side *s, const struct box *b)
+{
+    return (b->height == 1 || s->pitch == b->width) && (b->depth == 1 || s->slice == b->width * b->height);
 }
 
 static void move(const struct copy *c)
 {
-    if (c->width == c->to_pitch && c->width == c->from_pitch) {
-        memmove(c->to, c->from, c->width * c->height);
+    const struct box *b = &c->box;
+    if (dense(&c->to, b) && dense(&c->from, b)) {
+        memmove(c->to.p, c->from.p, b->width * b->height * b->depth);
         return;
     }
-    for (size_t y = 0; y < c->height; y++)
-        memmove(c->to + y * c->to_pitch, c->from + y * c->from_pitch, c->width);
+    for (size_t z = 0; z < b->depth; z++)
+        for (size_t y = 0; y < b->height; y++)
+            memmove(c->to.p + z * c->to.slice + y * c->to.pitch, c->from.p + z * c->from.slice + y * c->from.pitch, b->width);
 }
 
 /* The device's half of a copy may have been released in another stream since it was queued. */
-static bool still_there(const void *address, size_t pitch, const struct copy *c)
+static bool still_there(const struct side *s, const struct box *b)
 {
     size_t bytes;
-    if (extent(pitch, c->width, c->height, &bytes) && vgpu_side_of(address, bytes) != VGPU_BAD)
+    if (extent(s, b, &bytes) && vgpu_side_of(s->p, bytes) != VGPU_BAD)
         return true;
-    vgpu_fault("a copy", address, bytes);
+    vgpu_fault("a copy", s->p, bytes);
     return false;
 }
 
 static void run_copy(void *args)
 {
     struct copy *c = args;
-    if (still_there(c->to, c->to_pitch, c) && (c->staging || still_there(c->from, c->from_pitch, c)))
+    if (still_there(&c->to, &c->box) && (c->staging || still_there(&c->from, &c->box)))
         move(c);
     free(c->staging);
 }
@@ -64,12 +81,12 @@ static cudaError_t check(const struct copy *c, enum cudaMemcpyKind kind, enum vg
     size_t a, b;
     if ((unsigned)kind > cudaMemcpyDefault)
         return cudaErrorInvalidMemcpyDirection;
-    if (c->width > c->to_pitch || c->width > c->from_pitch)
+    if (c->box.width > c->to.pitch || c->box.width > c->from.pitch)
         return cudaErrorInvalidPitchValue;
-    if (!c->to || !c->from || !extent(c->to_pitch, c->width, c->height, &a) || !extent(c->from_pitch, c->width, c->height, &b))
+    if (!c->to.p || !c->from.p || !extent(&c->to, &c->box, &a) || !extent(&c->from, &c->box, &b))
         return cudaErrorInvalidValue;
-    *to = vgpu_side_of(c->to, a);
-    *from = vgpu_side_of(c->from, b);
+    *to = vgpu_side_of(c->to.p, a);
+    *from = vgpu_side_of(c->from.p, b);
     bool any = kind == cudaMemcpyDefault;
     bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
     bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
@@ -78,22 +95,24 @@ static cudaError_t check(const struct copy *c, enum cudaMemcpyKind kind, enum vg
     return cudaSuccess;
 }
 
-/* Packs the source rows into memory of our own; false: there is none, and the copy has to be waited for. */
+/* Packs the source into memory of our own; false: there is none, and the copy has to be waited for. */
 static bool stage(struct copy *c)
 {
-    char *own = malloc(c->width * c->height);
+    const struct box *b = &c->box;
+    char *own = malloc(b->width * b->height * b->depth);
     if (!own)
         return false;
-    move(&(struct copy){own, c->from, c->width, c->from_pitch, c->width, c->height, NULL});
-    c->from = c->staging = own;
-    c->from_pitch = c->width;
+    struct side packed = {own, b->width, b->width * b->height};
+    move(&(struct copy){packed, c->from, *b, NULL});
+    c->from = packed;
+    c->staging = own;
     return true;
 }
 
 static cudaError_t copy(struct copy c, enum cudaMemcpyKind kind, cudaStream_t stream, bool synchronous)
 {
     enum vgpu_side to, from;
-    if (!c.width || !c.height)
+    if (!c.box.width || !c.box.height || !c.box.depth)
         return cudaSuccess;
     cudaError_t e = check(&c, kind, &to, &from);
     if (e)
@@ -111,7 +130,12 @@ static cudaError_t copy(struct copy c, enum cudaMemcpyKind kind, cudaStream_t st
 
 static struct copy flat(void *to, const void *from, size_t bytes)
 {
-    return (struct copy){to, from, bytes, bytes, bytes, 1, NULL};
+    return (struct copy){{to, bytes, 0}, {(char *)from, bytes, 0}, {bytes, 1, 1}, NULL};
+}
+
+static struct copy rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height)
+{
+    return (struct copy){{to, to_pitch, 0}, {(char *)from, from_pitch, 0}, {width, height, 1}, NULL};
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
@@ -132,19 +156,52 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
                          enum cudaMemcpyKind kind)
 {
-    return copy((struct copy){to, from, to_pitch, from_pitch, width, height, NULL}, kind, cudaStreamLegacy, true);
+    return copy(rows(to, to_pitch, from, from_pitch, width, height), kind, cudaStreamLegacy, true);
 }
 
 cudaError_t cudaMemcpy2D_ptds(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
                               enum cudaMemcpyKind kind)
 {
-    return copy((struct copy){to, from, to_pitch, from_pitch, width, height, NULL}, kind, cudaStreamPerThread, true);
+    return copy(rows(to, to_pitch, from, from_pitch, width, height), kind, cudaStreamPerThread, true);
 }
 
 cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
                               enum cudaMemcpyKind kind, cudaStream_t stream)
 {
-    return copy((struct copy){to, from, to_pitch, from_pitch, width, height, NULL}, kind, stream, false);
+    return copy(rows(to, to_pitch, from, from_pitch, width, height), kind, stream, false);
+}
+
+/* Where a pitched pointer's box begins. Arrays are not implemented. */
+static struct side corner(const struct cudaPitchedPtr *p, const struct cudaPos *at)
+{
+    size_t slice = p->pitch * p->ysize;
+    return (struct side){p->ptr ? (char *)p->ptr + at->z * slice + at->y * p->pitch + at->x : NULL, p->pitch, slice};
+}
+
+static cudaError_t copy_3d(const struct cudaMemcpy3DParms *p, cudaStream_t stream, bool synchronous)
+{
+    if (!p || (p->srcArray && p->srcPtr.ptr) || (p->dstArray && p->dstPtr.ptr))
+        return cudaErrorInvalidValue;
+    if (p->srcArray || p->dstArray)
+        return cudaErrorNotSupported;
+    struct copy c = {corner(&p->dstPtr, &p->dstPos), corner(&p->srcPtr, &p->srcPos),
+                     {p->extent.width, p->extent.height, p->extent.depth}, NULL};
+    return copy(c, p->kind, stream, synchronous);
+}
+
+cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *p)
+{
+    return copy_3d(p, cudaStreamLegacy, true);
+}
+
+cudaError_t cudaMemcpy3D_ptds(const struct cudaMemcpy3DParms *p)
+{
+    return copy_3d(p, cudaStreamPerThread, true);
+}
+
+cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p, cudaStream_t stream)
+{
+    return copy_3d(p, stream, false);
 }
 
 cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes, cudaStream_t stream)
@@ -160,8 +217,8 @@ cudaError_t cudaMemcpyPeer(void *to, int to_device, const void *from, int from_d
 }
 
 struct fill {
-    char *to;
-    size_t pitch, width, height;
+    struct side to;
+    struct box box;
     unsigned char value;
 };
 
@@ -169,29 +226,51 @@ static void run_fill(void *args)
 {
     struct fill *f = args;
     size_t bytes;
-    if (!extent(f->pitch, f->width, f->height, &bytes) || !vgpu_device_can(f->to, bytes)) {
-        vgpu_fault("a memset", f->to, f->width);
+    if (!extent(&f->to, &f->box, &bytes) || !vgpu_device_can(f->to.p, bytes)) {
+        vgpu_fault("a memset", f->to.p, bytes);
         return;
     }
-    if (f->pitch == f->width) {
-        memset(f->to, f->value, bytes);
-        return;
-    }
-    for (size_t y = 0; y < f->height; y++)
-        memset(f->to + y * f->pitch, f->value, f->width);
+    for (size_t z = 0; z < f->box.depth; z++)
+        for (size_t y = 0; y < f->box.height; y++)
+            memset(f->to.p + z * f->to.slice + y * f->to.pitch, f->value, f->box.width);
+}
+
+static cudaError_t fill_box(struct side to, int value, struct box box, cudaStream_t stream)
+{
+    size_t bytes;
+    if (!box.width || !box.height || !box.depth)
+        return cudaSuccess;
+    if (box.width > to.pitch)
+        return cudaErrorInvalidPitchValue;
+    if (!to.p || !extent(&to, &box, &bytes) || !vgpu_device_can(to.p, bytes))
+        return cudaErrorInvalidValue;
+    struct fill f = {to, box, (unsigned char)value};
+    return vgpu_submit(stream, &(struct vgpu_work){.run = run_fill, .args = &f, .bytes = sizeof f}, NULL);
 }
 
 static cudaError_t fill(void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream)
 {
-    size_t bytes;
-    if (!width || !height)
-        return cudaSuccess;
-    if (width > pitch)
-        return cudaErrorInvalidPitchValue;
-    if (!to || !extent(pitch, width, height, &bytes) || !vgpu_device_can(to, bytes))
-        return cudaErrorInvalidValue;
-    struct fill f = {to, pitch, width, height, (unsigned char)value};
-    return vgpu_submit(stream, &(struct vgpu_work){.run = run_fill, .args = &f, .bytes = sizeof f}, NULL);
+    return fill_box((struct side){to, pitch, 0}, value, (struct box){width, height, 1}, stream);
+}
+
+static cudaError_t fill_3d(struct cudaPitchedPtr to, int value, struct cudaExtent e, cudaStream_t stream)
+{
+    return fill_box(corner(&to, &(struct cudaPos){0, 0, 0}), value, (struct box){e.width, e.height, e.depth}, stream);
+}
+
+cudaError_t cudaMemset3D(struct cudaPitchedPtr to, int value, struct cudaExtent e)
+{
+    return fill_3d(to, value, e, cudaStreamLegacy);
+}
+
+cudaError_t cudaMemset3D_ptds(struct cudaPitchedPtr to, int value, struct cudaExtent e)
+{
+    return fill_3d(to, value, e, cudaStreamPerThread);
+}
+
+cudaError_t cudaMemset3DAsync(struct cudaPitchedPtr to, int value, struct cudaExtent e, cudaStream_t stream)
+{
+    return fill_3d(to, value, e, stream);
 }
 
 cudaError_t cudaMemset(void *to, int value, size_t bytes)

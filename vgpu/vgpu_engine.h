@@ -79,6 +79,8 @@ bool vgpu_reached(struct vgpu_ticket ticket);   /* under vgpu_lock */
 struct vgpu_stream *vgpu_stream_find(cudaStream_t stream); /* under vgpu_lock; NULL: no such stream */
 void vgpu_streams_reset(void);
 int64_t vgpu_now(void); /* ns, CLOCK_MONOTONIC */
+void vgpu_blas_enter(void); /* around use of OpenBLAS outside a work item */
+void vgpu_blas_leave(void);
 
 /* An operation on addresses the device cannot reach: says which call, and refuses everything from now on. */
 void vgpu_fault(const char *what, const void *address, size_t bytes);
@@ -98,6 +100,8 @@ void vgpu_host_reset(void);
 /* The forms for a default stream per thread that have no stream argument; the vendor's headers name them only there. */
 __typeof__(cudaMemcpy) cudaMemcpy_ptds;
 __typeof__(cudaMemcpy2D) cudaMemcpy2D_ptds;
+__typeof__(cudaMemcpy3D) cudaMemcpy3D_ptds;
+__typeof__(cudaMemset3D) cudaMemset3D_ptds;
 __typeof__(cudaMemset) cudaMemset_ptds;
 __typeof__(cudaMemset2D) cudaMemset2D_ptds;
 

@@ -422,6 +422,36 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t keep)
     return known ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+static bool is_this_device(const struct cudaMemLocation *l)
+{
+    return l->type == cudaMemLocationTypeDevice && !l->id;
+}
+
+/* The one device always has access. */
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const struct cudaMemAccessDesc *list, size_t count)
+{
+    enter();
+    bool known = is_pool((struct pool *)pool);
+    leave();
+    if (!known || (count && !list))
+        return cudaErrorInvalidValue;
+    for (size_t i = 0; i < count; i++)
+        if (!is_this_device(&list[i].location) || list[i].flags != cudaMemAccessFlagsProtReadWrite)
+            return cudaErrorInvalidValue;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolGetAccess(enum cudaMemAccessFlags *flags, cudaMemPool_t pool, struct cudaMemLocation *location)
+{
+    enter();
+    bool known = is_pool((struct pool *)pool);
+    leave();
+    if (!known || !flags || !location || !is_this_device(location))
+        return cudaErrorInvalidValue;
+    *flags = cudaMemAccessFlagsProtReadWrite;
+    return cudaSuccess;
+}
+
 /* ---- what an address is ---- */
 
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, const void *address)

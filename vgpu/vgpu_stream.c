@@ -103,9 +103,10 @@ static void retire(struct vgpu_stream *s)
 
 static void thread_ends(void *stream)
 {
+    if (vgpu_refused == cudaErrorInitializationError)
+        return; /* in a forked child the lock may be held by a thread that is not there */
     pthread_mutex_lock(&vgpu_lock);
-    if (!vgpu_refused)
-        retire(stream);
+    retire(stream);
     pthread_mutex_unlock(&vgpu_lock);
 }
 
@@ -177,14 +178,24 @@ static void wait_locked(struct vgpu_ticket t)
         pthread_cond_wait(&t.stream->progress, &vgpu_lock);
 }
 
+void vgpu_blas_enter(void)
+{
+    pthread_rwlock_rdlock(&blas_gate);
+}
+
+void vgpu_blas_leave(void)
+{
+    pthread_rwlock_unlock(&blas_gate);
+}
+
 static void run_op(struct vgpu_op *op)
 {
     if (op->blas)
-        pthread_rwlock_rdlock(&blas_gate);
+        vgpu_blas_enter();
     if (!vgpu_refused) /* after a fault nothing runs any more */
         op->run(op->args);
     if (op->blas)
-        pthread_rwlock_unlock(&blas_gate);
+        vgpu_blas_leave();
 }
 
 static void *worker(void *arg)
@@ -345,8 +356,7 @@ cudaError_t vgpu_submit_and_wait(cudaStream_t stream, const struct vgpu_work *w)
     return e ? e : vgpu_wait(t);
 }
 
-/* Waits for the present work of `only`, or, if it is NULL, of every stream; `blocking_only`: of those that the default
- * stream waits for. */
+/* Waits for the present work of every stream; `blocking_only`: of those that the default stream waits for. */
 static void drain(bool blocking_only)
 {
     for (size_t i = 0; i < streams.count; i++) {

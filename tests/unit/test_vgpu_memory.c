@@ -94,6 +94,34 @@ static void two_dimensions(void **state)
     OK(cudaFree(d));
 }
 
+static void three_dimensions(void **state)
+{
+    (void)state;
+    enum { W = 20, H = 5, D = 4, HP = 32 };
+    static unsigned char from[HP * H * D], to[HP * H * D];
+    struct cudaPitchedPtr d;
+    struct cudaExtent all = {W, H, D}, part = {W - 3, H - 1, D - 2};
+    for (size_t i = 0; i < sizeof from; i++)
+        from[i] = (unsigned char)(i * 5 + 1);
+    OK(cudaMalloc3D(&d, all));
+    OK(cudaMemset3D(d, 0xee, all));
+    struct cudaMemcpy3DParms up = {.srcPtr = {from, HP, W, H}, .srcPos = {2, 1, 0}, .dstPtr = d, .dstPos = {3, 1, 2}, .extent = part,
+                                   .kind = cudaMemcpyHostToDevice};
+    struct cudaMemcpy3DParms down = {.srcPtr = d, .dstPtr = {to, HP, W, H}, .extent = all, .kind = cudaMemcpyDeviceToHost};
+    OK(cudaMemcpy3DAsync(&up, 0)); /* pageable: packed before it returns */
+    memset(from + HP, 0, 8);
+    from[HP + 2] = 0;
+    OK(cudaMemcpy3D(&down));
+    for (size_t z = 0; z < D; z++)
+        for (size_t y = 0; y < H; y++)
+            for (size_t x = 0; x < W; x++) {
+                size_t i = ((z - 2) * H + y) * HP + x - 1; /* the source of a copied byte */
+                unsigned char want = z >= 2 && y >= 1 && x >= 3 ? (unsigned char)(i * 5 + 1) : 0xee;
+                assert_int_equal(to[(z * H + y) * HP + x], want);
+            }
+    OK(cudaFree(d.ptr));
+}
+
 static void attributes(void **state)
 {
     (void)state;
@@ -250,6 +278,7 @@ int main(void)
         cmocka_unit_test(wrong_arguments),
         cmocka_unit_test(copies_are_checked),
         cmocka_unit_test(two_dimensions),
+        cmocka_unit_test(three_dimensions),
         cmocka_unit_test(attributes),
         cmocka_unit_test(stream_ordered),
         cmocka_unit_test(own_pool),
