@@ -33,14 +33,14 @@ CFLAGS_ALL = -std=c11 $(OPT) $(WARN) -fPIC -MMD -MP $(SANITIZE)
 LDFLAGS_ALL = $(SANITIZE) $(LDFLAGS)
 
 # Another compiler or other flags make every object anew: all depend on a file with the command line, written when it changes.
-FLAGS := $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(CFLAGS) $(LDFLAGS_ALL)
-ifneq ($(GOALS),)
-ifneq ($(strip $(file <$(BUILD)/flags)),$(strip $(FLAGS)))
-$(shell mkdir -p $(BUILD))
-$(file >$(BUILD)/flags,$(FLAGS))
+FLAGS := $(strip $(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(CFLAGS) $(LDFLAGS_ALL))
+ifneq ($(FLAGS),$(strip $(file <$(BUILD)/flags)))
+$(BUILD)/flags: changed
 endif
-endif
-$(BUILD)/flags: ;
+$(BUILD)/flags:
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(subst ','\'',$(FLAGS))' >$@
+.PHONY: changed
 
 # V=1 shows the command lines.
 Q := $(if $(V),,@)
