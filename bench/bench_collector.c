@@ -1,7 +1,6 @@
-/* What a row costs the collector, from a record in a ring to a row in the trace, against a bare prepared SQLite INSERT of the
- * very same rows into the same tables in the same run. Both write through store_create's database, both commit every
- * TRANSACTION rows; the peer gets its values ready-made and inserts table by table.
- * Goal: ratio below 2. */
+/* What a row costs the collector, from a record in a ring to a row in the trace, against a bare prepared SQLite INSERT
+ * of the very same rows into the same tables in the same run. Both write through store_create's database, both commit
+ * every TRANSACTION rows; the peer gets its values ready-made and inserts table by table. Goal: ratio below 2. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -209,7 +208,8 @@ int main(void) {
         best = a < best ? a : best;
         best_bare = b < best_bare ? b : best_bare;
     }
-    printf("collector: %.0f ns a record (%.2f M records/s), %.0f ns a row; bare prepared insert of the same %ld rows: %.0f ns a row; "
+    printf("collector: %.0f ns a record (%.2f M records/s), %.0f ns a row; bare prepared insert of the same %ld rows: "
+           "%.0f ns a row; "
            "ratio %.2f (goal < 2)\n",
            1e9 * best / (double)records, (double)records / best / 1e6, 1e9 * best / (double)rows, rows,
            1e9 * best_bare / (double)rows, best / best_bare);

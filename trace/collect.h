@@ -1,4 +1,5 @@
-/* acct-collect: the process that drains the rings of traced programs into traces. One worker process serves one program. */
+/* acct-collect: the process that drains the rings of traced programs into traces. One worker process serves one
+ * program. */
 #ifndef ACCT_TRACE_COLLECT_H
 #define ACCT_TRACE_COLLECT_H
 
@@ -12,21 +13,21 @@
 #define COLLECT_PATH_BYTES 4096
 
 struct collect_config {
-    const char *output;     /* pattern */
-    int output_given;       /* by ACCT_OUTPUT: an existing file is refused, not stepped aside for */
-    int force;              /* ACCT_FORCE: an existing file may be replaced */
-    int later;              /* under acct run: not the first process, so a name that is taken is our own doing */
-    uint64_t max_bytes;     /* 0: no limit */
-    uint64_t commit_ns;     /* commit at least this often */
-    int status_fd;          /* -1: nobody listens */
+    const char *output; /* pattern */
+    int output_given;   /* by ACCT_OUTPUT: an existing file is refused, not stepped aside for */
+    int force;          /* ACCT_FORCE: an existing file may be replaced */
+    int later;          /* under acct run: not the first process, so a name that is taken is our own doing */
+    uint64_t max_bytes; /* 0: no limit */
+    uint64_t commit_ns; /* commit at least this often */
+    int status_fd;      /* -1: nobody listens */
 };
 
 /* One traced program. */
 struct collect {
     const struct collect_config *config;
-    int socket;  /* -1: closed by the program, or exec */
+    int socket; /* -1: closed by the program, or exec */
     struct proc proc;
-    uint64_t shown_pid; /* in names and messages: as the program knows itself where we cannot see it */
+    uint64_t shown_pid;  /* in names and messages: as the program knows itself where we cannot see it */
     dev_t memory_device; /* of the memfd, to find it in the program's maps */
     ino_t memory_inode;
     struct ring_map map;
@@ -34,10 +35,10 @@ struct collect {
     char path[COLLECT_PATH_BYTES];
     int ballast; /* an unlinked file that is given up to finish on a full disk; -1 none */
     struct rows rows;
-    struct ring_reader *readers;    /* map.max_rings of them */
-    struct rows_ring *rings;
-    uint64_t *limits;               /* heads at the start of a pass */
-    unsigned char *corrupt;         /* rings that are not read any more */
+    struct ring_reader *readers;         /* map.max_rings of them */
+    struct rows_ring *rings, *committed; /* now, and as of the last commit */
+    uint64_t *limits;                    /* heads at the start of a pass */
+    unsigned char *corrupt;              /* rings that are not read any more */
     int corrupt_rings;
     uint32_t rings_in_use;
     char *text_copy;
@@ -59,7 +60,7 @@ void collect_status(const struct collect_config *config, const char *format, ...
 
 /* Takes the hello from `socket`, maps the rings, creates the trace and answers. 0; or -1: refused, and all is told. */
 int collect_accept(struct collect *c, int socket, const struct collect_config *config);
-/* Drains everything that is in the rings now. Records read. */
+/* Drains what is in the rings at its beginning: what is written meanwhile may wait for the next pass. Records read. */
 uint64_t collect_drain(struct collect *c);
 /* Commits; waits for another process' lock on the database, unless told to stop. */
 void collect_commit(struct collect *c);

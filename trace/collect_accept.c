@@ -37,8 +37,10 @@ static int take_descriptor(struct msghdr *message) {
         for (size_t i = 0; i < count; i++) {
             int fd;
             memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-            if (kept < 0) kept = fd;
-            else close(fd);
+            if (kept < 0)
+                kept = fd;
+            else
+                close(fd);
         }
     }
     return kept;
@@ -50,18 +52,22 @@ static int receive_hello(int socket, struct acct_hello *hello, char *err, size_t
         char bytes[CMSG_SPACE(4 * sizeof(int))];
     } control;
     struct iovec part = {.iov_base = hello, .iov_len = sizeof *hello};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
     struct pollfd wait = {.fd = socket, .events = POLLIN};
     errno = 0;
     if (poll(&wait, 1, HELLO_TIMEOUT_MS) <= 0) return refuse(err, err_len, "the program said nothing");
     ssize_t n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
     int fd = n < 0 ? -1 : take_descriptor(&message);
-    if (n == sizeof *hello && hello->magic == ACCT_WIRE_MAGIC && hello->version == ACCT_WIRE_VERSION && fd >= 0) return fd;
-    int versions = n >= (ssize_t)(2 * sizeof(uint32_t)) && hello->magic == ACCT_WIRE_MAGIC && hello->version != ACCT_WIRE_VERSION;
+    if (n == sizeof *hello && hello->magic == ACCT_WIRE_MAGIC && hello->version == ACCT_WIRE_VERSION && fd >= 0)
+        return fd;
+    int versions =
+        n >= (ssize_t)(2 * sizeof(uint32_t)) && hello->magic == ACCT_WIRE_MAGIC && hello->version != ACCT_WIRE_VERSION;
     if (fd >= 0) close(fd);
     errno = n < 0 ? errno : 0;
-    return refuse(err, err_len, versions ? "libacct.so and acct-collect are of different versions: install both from one build"
-                                         : "the program's first message is none of libacct.so");
+    return refuse(err, err_len,
+                  versions ? "libacct.so and acct-collect are of different versions: install both from one build"
+                           : "the program's first message is none of libacct.so");
 }
 
 /* Maps the rings for good: a peer that could shrink the file could make us fault. */
@@ -72,7 +78,8 @@ static int map_memory(struct collect *c, int fd, uint64_t bytes, char *err, size
         return refuse(err, err_len, "shared memory of the traced program has not the size it says");
     fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK);
     int seals = fcntl(fd, F_GET_SEALS);
-    if (seals < 0 || !(seals & F_SEAL_SHRINK)) return refuse(err, err_len, "shared memory of the traced program cannot be sealed");
+    if (seals < 0 || !(seals & F_SEAL_SHRINK))
+        return refuse(err, err_len, "shared memory of the traced program cannot be sealed");
     errno = 0;
     void *base = bytes ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0) : MAP_FAILED;
     if (base == MAP_FAILED) return refuse(err, err_len, "shared memory of the traced program cannot be mapped");
@@ -97,10 +104,11 @@ static int make_readers(struct collect *c, char *err, size_t err_len) {
     uint32_t n = c->map.max_rings;
     c->readers = calloc(n, sizeof *c->readers);
     c->rings = calloc(n, sizeof *c->rings);
+    c->committed = calloc(n, sizeof *c->committed);
     c->limits = calloc(n, sizeof *c->limits);
     c->corrupt = calloc(n, 1);
     c->text_copy = malloc(c->map.blob_bytes);
-    if (!c->readers || !c->rings || !c->limits || !c->corrupt || !c->text_copy) {
+    if (!c->readers || !c->rings || !c->committed || !c->limits || !c->corrupt || !c->text_copy) {
         errno = ENOMEM;
         return refuse(err, err_len, "acct-collect");
     }
@@ -110,8 +118,8 @@ static int make_readers(struct collect *c, char *err, size_t err_len) {
 
 /* ---- the trace --------------------------------------------------------------------------------------------------- */
 
-/* Another collector is writing this trace right now: that of the process that forked the program, most likely. It is never
- * replaced, force or not, and no reason to refuse. */
+/* Another collector is writing this trace right now: that of the process that forked the program, most likely. It is
+ * never replaced, force or not, and no reason to refuse. */
 static int being_written(const char *path) {
     char err[256];
     sqlite3 *db;
@@ -126,8 +134,10 @@ static int being_written(const char *path) {
 
 static void absolute(const char *name, char *out, size_t len) {
     char cwd[COLLECT_PATH_BYTES];
-    if (*name == '/' || !getcwd(cwd, sizeof cwd)) snprintf(out, len, "%s", name);
-    else if (snprintf(out, len, "%s/%s", cwd, name) >= (int)len) snprintf(out, len, "%s", name);
+    if (*name == '/' || !getcwd(cwd, sizeof cwd))
+        snprintf(out, len, "%s", name);
+    else if (snprintf(out, len, "%s/%s", cwd, name) >= (int)len)
+        snprintf(out, len, "%s", name);
 }
 
 static int create_trace(struct collect *c, char *err, size_t err_len) {
@@ -139,7 +149,8 @@ static int create_trace(struct collect *c, char *err, size_t err_len) {
     for (unsigned n = 0; n < MOST_NAMES; n++) {
         v.counter = n;
         if (name_expand(cfg->output, &v, name, sizeof name, err, err_len)) return -1;
-        if (name_number(name, counter ? 0 : n, numbered, sizeof numbered)) return refuse(err, err_len, "ACCT_OUTPUT: the name is too long");
+        if (name_number(name, counter ? 0 : n, numbered, sizeof numbered))
+            return refuse(err, err_len, "ACCT_OUTPUT: the name is too long");
         int in_use = cfg->output_given && being_written(numbered);
         int rc = store_create(&c->db, numbered, cfg->force && !in_use && n == 0 && !cfg->later, err, err_len);
         if (rc == 0) {
@@ -174,11 +185,13 @@ static int write_start(struct collect *c, char *err, size_t err_len) {
         return -1;
     }
     rows_process(&c->rows, (int64_t)c->shown_pid, now);
-    int rc = store_meta_set_text(c->db, "acct_version", ACCT_VERSION) | store_meta_set_int(c->db, "collector_pid", getpid()) |
+    int rc = store_meta_set_text(c->db, "acct_version", ACCT_VERSION) |
+             store_meta_set_int(c->db, "collector_pid", getpid()) |
              store_meta_set_int(c->db, "start_mono_ns", (int64_t)now) |
              store_meta_set_int(c->db, "start_utc_ns", (int64_t)utc.tv_sec * 1000000000 + utc.tv_nsec);
     if (rc == 0 && rows_commit(&c->rows) == 0 && !c->rows.stopped) return 0;
-    snprintf(err, err_len, "%.300s cannot be written (%.80s): make room, or choose another folder (-o FILE or ACCT_OUTPUT)", c->path,
+    snprintf(err, err_len,
+             "%.300s cannot be written (%.80s): make room, or choose another folder (-o FILE or ACCT_OUTPUT)", c->path,
              c->rows.stopped ? c->rows.reason : sqlite3_errmsg(c->db));
     return -1;
 }
@@ -188,7 +201,8 @@ static int write_start(struct collect *c, char *err, size_t err_len) {
 static void send_reply(int socket, int error, const char *message) {
     struct acct_reply reply = {.magic = ACCT_WIRE_MAGIC, .error = error};
     snprintf(reply.message, sizeof reply.message, "%s", message);
-    if (send(socket, &reply, sizeof reply, MSG_NOSIGNAL) < 0) return; /* the program is gone: its end is noticed as such */
+    if (send(socket, &reply, sizeof reply, MSG_NOSIGNAL) < 0)
+        return; /* the program is gone: its end is noticed as such */
 }
 
 /* Ours, and nothing in it. */
@@ -208,7 +222,8 @@ static void discard_trace(struct collect *c) {
 static int accept_all(struct collect *c, char *err, size_t err_len) {
     struct ucred peer = {0};
     socklen_t length = sizeof peer;
-    if (getsockopt(c->socket, SOL_SOCKET, SO_PEERCRED, &peer, &length)) return refuse(err, err_len, "the program's process id is not to be had");
+    if (getsockopt(c->socket, SOL_SOCKET, SO_PEERCRED, &peer, &length))
+        return refuse(err, err_len, "the program's process id is not to be had");
     proc_open(&c->proc, peer.pid);
     c->shown_pid = (uint64_t)peer.pid;
     if (take_memory(c, err, err_len)) return -1;
@@ -243,6 +258,7 @@ void collect_delete(struct collect *c) {
     if (c->map.base) munmap(c->map.base, c->map.total_bytes);
     free(c->readers);
     free(c->rings);
+    free(c->committed);
     free(c->limits);
     free(c->corrupt);
     free(c->text_copy);

@@ -4,6 +4,7 @@
 #include <linux/futex.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,7 +21,9 @@ uint64_t collect_now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void pause_for_lock(void) { nanosleep(&(struct timespec){0, BUSY_WAIT_NS}, NULL); }
+static void pause_for_lock(void) {
+    nanosleep(&(struct timespec){0, BUSY_WAIT_NS}, NULL);
+}
 
 /* The rings wait while somebody else has the database locked; what does not fit into them is counted by the program. */
 static int begin(struct collect *c) {
@@ -33,10 +36,11 @@ static int begin(struct collect *c) {
     return 0;
 }
 
-/* Once, when storing has stopped: makes room for the last words, and says so. */
-static void tell_stopped(struct collect *c) {
-    if (!c->rows.stopped || c->stop_told) return;
+/* Once, when storing has stopped: goes back to what is in the database, makes room for the last words, and says so. */
+static void note_stopped(struct collect *c) {
+    if (c->stop_told) return;
     c->stop_told = 1;
+    memcpy(c->rings, c->committed, c->map.max_rings * sizeof *c->rings);
     if (c->ballast >= 0) close(c->ballast);
     c->ballast = -1;
     collect_status(c->config, "error %llu %s\n", (unsigned long long)c->shown_pid, c->rows.message);
@@ -44,11 +48,15 @@ static void tell_stopped(struct collect *c) {
 
 void collect_commit(struct collect *c) {
     while (rows_commit(&c->rows) && !collect_stop) pause_for_lock();
-    tell_stopped(c);
+    if (c->rows.stopped)
+        note_stopped(c);
+    else if (!c->rows.in_transaction)
+        memcpy(c->committed, c->rings, c->map.max_rings * sizeof *c->rings);
 }
 
 static int commit_due(const struct collect *c) {
-    return c->rows.in_transaction && (c->rows.rows >= TRANSACTION_ROWS || collect_now_ns() - c->transaction_ns >= c->config->commit_ns);
+    return c->rows.in_transaction &&
+           (c->rows.rows >= TRANSACTION_ROWS || collect_now_ns() - c->transaction_ns >= c->config->commit_ns);
 }
 
 /* What it still holds cannot be known, and nothing that it says is believed any more. */
@@ -66,38 +74,45 @@ static int drain_turn(struct collect *c, uint32_t i, int *more) {
         rows_record(&c->rows, &c->rings[i], &c->record);
         n++;
     }
-    if (rc < 0) abandon(c, i);
-    else ring_release(r);
+    if (rc < 0)
+        abandon(c, i);
+    else
+        ring_release(r);
     if (rc == 1) *more = 1;
     return n;
 }
 
-/* The owner has gone and everything is read: the next thread may have it. */
+/* If the owner has gone and everything is read, the next thread may have the ring. */
 static void recycle(struct collect *c, uint32_t i) {
     struct acct_ring *ring = c->readers[i].ring;
+    _Atomic uint32_t *state = &ring_map_control(&c->map)->ring_state[i];
     uint32_t retired = ACCT_RING_RETIRED;
+    if (atomic_load_explicit(state, memory_order_acquire) != retired) return;
+    if (ring_reader_head(&c->readers[i]) != c->readers[i].tail || begin(c)) return;
     rows_lost_residue(&c->rows, &c->rings[i], atomic_load(&ring->lost_records), atomic_load(&ring->lost_blobs));
     c->rings[i].thread = c->rings[i].last_op = 0;
-    atomic_compare_exchange_strong(&ring_map_control(&c->map)->ring_state[i], &retired, ACCT_RING_FREE);
+    atomic_compare_exchange_strong(state, &retired, ACCT_RING_FREE);
 }
 
-/* Which rings have something, and how far: the heads are read once, before the pass. Rings that their owners left and that
- * hold nothing are recycled. */
+/* Which rings have something, and how far: the heads are read once, before the pass. */
 static uint32_t look(struct collect *c, uint32_t *with_records) {
     struct acct_control *control = ring_map_control(&c->map);
     uint32_t count = 0;
     c->rings_in_use = 0;
     for (uint32_t i = 0; i < c->map.max_rings; i++) {
-        uint32_t state = atomic_load_explicit(&control->ring_state[i], memory_order_acquire);
+        uint32_t state = atomic_load_explicit(&control->ring_state[i], memory_order_relaxed);
         if (state == ACCT_RING_FREE || c->corrupt[i]) continue;
         c->rings_in_use++;
         c->limits[i] = ring_reader_head(&c->readers[i]);
-        if (c->limits[i] != c->readers[i].tail) with_records[count++] = i;
-        else if (state == ACCT_RING_RETIRED && begin(c) == 0) recycle(c, i);
+        if (c->limits[i] != c->readers[i].tail)
+            with_records[count++] = i;
+        else
+            recycle(c, i);
     }
     return count;
 }
 
+/* One pass: up to where the heads were at its beginning. */
 uint64_t collect_drain(struct collect *c) {
     uint32_t active[ACCT_MAX_RINGS], count = look(c, active);
     uint64_t read = 0;
@@ -111,6 +126,8 @@ uint64_t collect_drain(struct collect *c) {
             if (!c->corrupt[active[k]]) read += (uint64_t)drain_turn(c, active[k], &more);
         if (commit_due(c) || c->rows.stopped) collect_commit(c);
     }
+    for (uint32_t k = 0; k < count; k++)
+        if (!c->corrupt[active[k]]) recycle(c, active[k]);
     return read;
 }
 

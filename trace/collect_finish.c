@@ -25,7 +25,8 @@ static void book_losses(struct collect *c) {
     }
     if (no_ring) rows_lost(&c->rows, 0, (int64_t)no_ring, -1, 0, 0, "no ring");
     if (c->rows.dropped)
-        rows_lost(&c->rows, 0, (int64_t)c->rows.dropped, -1, c->rows.dropped_first_ns, c->rows.dropped_last_ns, c->stop_reason);
+        rows_lost(&c->rows, 0, (int64_t)c->rows.dropped, -1, c->rows.dropped_first_ns, c->rows.dropped_last_ns,
+                  c->stop_reason);
 }
 
 static const char *truncation(const struct collect *c) {
@@ -54,15 +55,18 @@ static void write_end(struct collect *c) {
     store_meta_set_text(c->db, "state", why ? "truncated" : "complete");
 }
 
-/* Where storing had stopped, tries once more: few rows, in the room that the rolled back transaction and the ballast left. */
+/* Where storing had stopped, tries once more: few rows, in the room that the rolled back transaction and the ballast
+ * left. */
 static void last_transaction(struct collect *c) {
     if (c->rows.stopped) c->stop_reason = c->rows.stopped;
     c->rows.stopped = NULL;
     c->rows.max_bytes = 0; /* these few rows are worth it */
-    for (int tries = 0; rows_begin(&c->rows) && tries < 3; tries++) {}
+    for (int tries = 0; rows_begin(&c->rows) && tries < 3; tries++) {
+    }
     if (c->rows.in_transaction) {
         write_end(c);
-        for (int tries = 0; rows_commit(&c->rows) && tries < 3; tries++) {}
+        for (int tries = 0; rows_commit(&c->rows) && tries < 3; tries++) {
+        }
     }
 }
 
@@ -82,7 +86,8 @@ static int find_acct(char *out, size_t len) {
     return -1;
 }
 
-/* Runs argv with /dev/null as input and keeps the first line of what it says. Its exit code; -1: it could not be run. */
+/* Runs argv with /dev/null as input and keeps the first line of what it says. Its exit code; -1: it could not be run.
+ */
 static int run_quietly(char *const argv[], char *line, size_t len) {
     int ends[2], status = -1;
     posix_spawn_file_actions_t actions;
@@ -99,19 +104,22 @@ static int run_quietly(char *const argv[], char *line, size_t len) {
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     char rest[512];
-    while (rc == 0 && ((n = read(ends[0], used + 1 < len ? line + used : rest, used + 1 < len ? len - 1 - used : sizeof rest)) > 0 ||
+    while (rc == 0 && ((n = read(ends[0], used + 1 < len ? line + used : rest,
+                                 used + 1 < len ? len - 1 - used : sizeof rest)) > 0 ||
                        (n < 0 && errno == EINTR)))
         if (n > 0 && used + 1 < len) used += (size_t)n;
     close(ends[0]);
     line[used] = 0;
     line[strcspn(line, "\n")] = 0;
-    while (rc == 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+    while (rc == 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
     return rc || !WIFEXITED(status) ? -1 : WEXITSTATUS(status);
 }
 
 static void analyse(struct collect *c) {
     char acct[COLLECT_PATH_BYTES], line[400], note[480];
-    if (c->stop_reason && !strcmp(c->stop_reason, "disk")) return; /* no room for its tables; acct report makes its own */
+    if (c->stop_reason && !strcmp(c->stop_reason, "disk"))
+        return; /* no room for its tables; acct report makes its own */
     if (find_acct(acct, sizeof acct)) {
         store_meta_set_text(c->db, "analysis", "not run: there is no acct beside acct-collect; acct report will do it");
         return;
@@ -138,10 +146,12 @@ void collect_finish(struct collect *c) {
     }
     rows_close(&c->rows);
     int complete = !truncation(c);
-    if (!c->stop_reason || strcmp(c->stop_reason, "disk")) store_make_indexes(c->db); /* without them it is only slower */
+    if (!c->stop_reason || strcmp(c->stop_reason, "disk"))
+        store_make_indexes(c->db); /* without them it is only slower */
     analyse(c);
     one_file(c);
     sqlite3_close(c->db);
     c->db = c->rows.db = NULL;
-    collect_status(c->config, "done %llu %s %s\n", (unsigned long long)c->shown_pid, complete ? "complete" : "truncated", c->path);
+    collect_status(c->config, "done %llu %s %s\n", (unsigned long long)c->shown_pid,
+                   complete ? "complete" : "truncated", c->path);
 }

@@ -52,7 +52,9 @@ void life_delete(struct life *l) {
     free(l);
 }
 
-void life_next_pass(struct life *l) { l->pass++; }
+void life_next_pass(struct life *l) {
+    l->pass++;
+}
 
 uint64_t life_held(const struct life *l) {
     uint64_t n = 0;
@@ -69,7 +71,9 @@ static void pair(struct life *l, struct event *birth, struct event *death) {
 /* ---- forgetting -------------------------------------------------------------------------------------------------- */
 
 /* A whole pass has begun and ended since it arrived. */
-static int settled(const struct life *l, const struct event *e) { return e->pass + 2 <= l->pass; }
+static int settled(const struct life *l, const struct event *e) {
+    return e->pass + 2 <= l->pass;
+}
 
 /* Pairs go together; a death that found no birth by now will find none; a birth without a death lives. */
 static void prune(const struct life *l, struct list *list) {
@@ -114,8 +118,10 @@ static int grow(struct life *l) {
     if (!table) return -1;
     for (uint64_t i = 0; i < l->slots; i++) {
         struct list *list = &l->table[i];
-        if (list->count) *place(table, slots, list->key) = *list;
-        else free(list->events);
+        if (list->count)
+            *place(table, slots, list->key) = *list;
+        else
+            free(list->events);
     }
     free(l->table);
     l->table = table;
@@ -163,13 +169,16 @@ static int64_t insert(struct life *l, uint64_t key, const struct event *e, struc
     return i;
 }
 
-/* The list's matches: ends[i] is the index of birth i's death, 0 if it has none (no death is first of its list and matched). */
+/* The list's matches: ends[i] is the index of birth i's death, 0 if it has none (no death is first of its list and
+ * matched). */
 static void match(const struct list *list, uint32_t *stack, uint32_t *ends) {
     uint32_t depth = 0;
     for (uint32_t i = 0; i < list->count; i++) {
         ends[i] = 0;
-        if (!list->events[i].death) stack[depth++] = i;
-        else if (depth) ends[stack[--depth]] = i;
+        if (!list->events[i].death)
+            stack[depth++] = i;
+        else if (depth)
+            ends[stack[--depth]] = i;
     }
 }
 

@@ -1,10 +1,10 @@
-/* Which release ended which allocation. Allocations and releases of one address come from several rings, which are drained
- * one after the other, so they arrive in any order; the answer depends on their times only: taken in order of time, a
- * release ends the latest allocation of that address that is still unmatched.
+/* Which release ended which allocation. Allocations and releases of one address come from several rings, which are
+ * drained one after the other, so they arrive in any order; the answer depends on their times only: taken in order of
+ * time, a release ends the latest allocation of that address that is still unmatched.
  *
- * Memory stays bounded: a pair is forgotten once a whole pass over all rings has begun and ended after it was complete. An
- * event that belongs between the two happened before the release, so its record was published before that pass began. One
- * thread. */
+ * Memory stays bounded: a pair is forgotten once a whole pass over all rings has begun and ended after it was complete.
+ * An event that belongs between the two happened before the release, so its record was published before that pass
+ * began. One thread. */
 #ifndef ACCT_TRACE_COLLECT_LIFE_H
 #define ACCT_TRACE_COLLECT_LIFE_H
 

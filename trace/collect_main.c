@@ -50,7 +50,8 @@ static int parse_fd(const char *option, const char *text, int *fd) {
     char *end;
     long n = text ? strtol(text, &end, 10) : -1;
     if (!text) return bad("a descriptor number is missing after", option);
-    if (end == text || *end || n < 0 || n > INT_MAX || fcntl((int)n, F_GETFD) < 0) return bad("not an open descriptor:", text);
+    if (end == text || *end || n < 0 || n > INT_MAX || fcntl((int)n, F_GETFD) < 0)
+        return bad("not an open descriptor:", text);
     *fd = (int)n;
     return 0;
 }
@@ -75,7 +76,8 @@ static int parse(int argc, char **argv, struct options *o) {
 static void configure(struct collect_config *c, int status_fd) {
     uint64_t number;
     const char *given = getenv("ACCT_OUTPUT");
-    *c = (struct collect_config){.output = acct_env_text(ENV_ACCT_OUTPUT), .output_given = given && *given, .status_fd = status_fd};
+    *c = (struct collect_config){
+        .output = acct_env_text(ENV_ACCT_OUTPUT), .output_given = given && *given, .status_fd = status_fd};
     acct_env_number(ENV_ACCT_FORCE, &number);
     c->force = number != 0;
     acct_env_number(ENV_ACCT_MAX_BYTES, &c->max_bytes);
@@ -123,9 +125,12 @@ static void accept_loop(struct workers *w, int listen_fd, struct collect_config 
         reap(w, WNOHANG);
         if (n > 0 && wait[0].revents & POLLIN) {
             int connection = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
-            if (connection >= 0) start_worker(w, listen_fd, connection, config);
-            else poll(NULL, 0, ACCEPT_RETRY_MS); /* out of descriptors, perhaps: not in a tight loop */
-        } else if (n > 0 && wait[0].revents) break;
+            if (connection >= 0)
+                start_worker(w, listen_fd, connection, config);
+            else
+                poll(NULL, 0, ACCEPT_RETRY_MS); /* out of descriptors, perhaps: not in a tight loop */
+        } else if (n > 0 && wait[0].revents)
+            break;
         if (n > 0 && wait[1].revents & (POLLERR | POLLHUP | POLLNVAL) && config->status_fd >= 0) break;
     }
 }

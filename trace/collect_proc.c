@@ -20,8 +20,8 @@ static FILE *open_proc(pid_t pid, const char *what) {
     return pid > 0 ? fopen(path, "re") : NULL;
 }
 
-/* Field 22 of /proc/PID/stat, and the state in *state. The name in field 2 may contain anything, so counting begins after
- * the last ')'. 0: no such process. */
+/* Field 22 of /proc/PID/stat, and the state in *state. The name in field 2 may contain anything, so counting begins
+ * after the last ')'. 0: no such process. */
 static uint64_t start_time(pid_t pid, char *state) {
     char line[1024];
     FILE *f = open_proc(pid, "stat");
@@ -31,7 +31,8 @@ static uint64_t start_time(pid_t pid, char *state) {
     line[n] = 0;
     char *p = strrchr(line, ')');
     unsigned long long ticks = 0;
-    if (!p || sscanf(p + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", state, &ticks) != 2)
+    if (!p || sscanf(p + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", state,
+                     &ticks) != 2)
         return 0;
     return ticks;
 }

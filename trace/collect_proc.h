@@ -6,8 +6,8 @@
 #include <sys/types.h>
 
 struct proc {
-    pid_t pid;           /* as we see it; 0: it lives in a pid namespace that we cannot see into */
-    int pidfd;           /* -1: the kernel has none; then the start time tells whether the pid is still the same process */
+    pid_t pid; /* as we see it; 0: it lives in a pid namespace that we cannot see into */
+    int pidfd; /* -1: the kernel has none; then the start time tells whether the pid is still the same process */
     uint64_t start_time; /* clock ticks after boot */
 };
 

@@ -16,8 +16,10 @@ static const char *const stmt_sql[ROWS_STMTS] = {
     [ROWS_API] = "INSERT OR REPLACE INTO api VALUES(?1, ?2, ?3)",
     [ROWS_DEVICE] = "INSERT INTO device SELECT NULL, 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11 "
                     "WHERE NOT EXISTS(SELECT 1 FROM device WHERE ordinal = ?1)",
-    [ROWS_PROCESS] = "INSERT INTO process(id, pid, ppid, start_ns, exe, cwd, argv, environment) VALUES(1, ?1, ?2, ?3, ?4, ?5, ?6, ?7) "
-                     "ON CONFLICT(id) DO UPDATE SET pid = ?1, ppid = ?2, start_ns = ?3, exe = ?4, cwd = ?5, argv = ?6, environment = ?7",
+    [ROWS_PROCESS] = "INSERT INTO process(id, pid, ppid, start_ns, exe, cwd, argv, environment) VALUES(1, ?1, ?2, ?3, "
+                     "?4, ?5, ?6, ?7) "
+                     "ON CONFLICT(id) DO UPDATE SET pid = ?1, ppid = ?2, start_ns = ?3, exe = ?4, cwd = ?5, argv = ?6, "
+                     "environment = ?7",
     [ROWS_PROCESS_END] = "UPDATE process SET end_ns = ?1, end_reason = ?2, exit_code = ?3 WHERE id = 1",
     [ROWS_LOST] = "INSERT INTO lost VALUES(NULL, 1, ?1, ?2, ?3, ?4, ?5, ?6)",
     [ROWS_BEGIN] = "BEGIN IMMEDIATE",
@@ -29,7 +31,8 @@ static const char *const stmt_sql[ROWS_STMTS] = {
 static void stop(struct rows *r, const char *reason, const char *message) {
     r->stopped = reason;
     snprintf(r->reason, sizeof r->reason, "%s", message);
-    snprintf(r->message, sizeof r->message, "%.280s: %s; recording has stopped, what was committed is kept", r->path, r->reason);
+    snprintf(r->message, sizeof r->message, "%.280s: %s; recording has stopped, what was committed is kept", r->path,
+             r->reason);
     if (sqlite3_get_autocommit(r->db) == 0) sqlite3_exec(r->db, "ROLLBACK", NULL, NULL, NULL);
     r->in_transaction = 0;
     r->dropped += r->pending;
@@ -83,8 +86,10 @@ static void stream_changed(void *context, int64_t birth, int64_t death, uint64_t
     struct rows *r = context;
     sqlite3_stmt *s = r->stmt[ROWS_STREAM_END];
     sqlite3_bind_int64(s, 1, birth);
-    if (death) sqlite3_bind_int64(s, 2, (int64_t)death_ns);
-    else sqlite3_bind_null(s, 2);
+    if (death)
+        sqlite3_bind_int64(s, 2, (int64_t)death_ns);
+    else
+        sqlite3_bind_null(s, 2);
     step(r, s);
 }
 
@@ -116,9 +121,12 @@ int rows_begin(struct rows *r) {
     if (r->in_transaction || r->stopped) return 0;
     int rc = sqlite3_step(r->stmt[ROWS_BEGIN]);
     sqlite3_reset(r->stmt[ROWS_BEGIN]);
-    if (rc == SQLITE_DONE) r->in_transaction = 1;
-    else if ((rc & 0xff) == SQLITE_BUSY) return 1;
-    else stop(r, "disk", sqlite3_errstr(rc));
+    if (rc == SQLITE_DONE)
+        r->in_transaction = 1;
+    else if ((rc & 0xff) == SQLITE_BUSY)
+        return 1;
+    else
+        stop(r, "disk", sqlite3_errstr(rc));
     return 0;
 }
 
@@ -132,7 +140,8 @@ static uint64_t size_of(const char *path, const char *suffix) {
 static void check_size(struct rows *r) {
     char line[160];
     if (!r->max_bytes || size_of(r->path, "") + size_of(r->path, "-wal") < r->max_bytes) return;
-    snprintf(line, sizeof line, "the limit of %llu bytes (ACCT_MAX_BYTES) is reached", (unsigned long long)r->max_bytes);
+    snprintf(line, sizeof line, "the limit of %llu bytes (ACCT_MAX_BYTES) is reached",
+             (unsigned long long)r->max_bytes);
     stop(r, "size limit", line);
 }
 
@@ -154,21 +163,29 @@ int rows_commit(struct rows *r) {
 /* ---- binding ----------------------------------------------------------------------------------------------------- */
 
 static void bind_id(sqlite3_stmt *s, int i, int64_t id) {
-    if (id) sqlite3_bind_int64(s, i, id);
-    else sqlite3_bind_null(s, i);
+    if (id)
+        sqlite3_bind_int64(s, i, id);
+    else
+        sqlite3_bind_null(s, i);
 }
 
 static void bind_i64(sqlite3_stmt *s, int i, int64_t v) {
-    if (v == ACCT_NULL_I64) sqlite3_bind_null(s, i);
-    else sqlite3_bind_int64(s, i, v);
+    if (v == ACCT_NULL_I64)
+        sqlite3_bind_null(s, i);
+    else
+        sqlite3_bind_int64(s, i, v);
 }
 
 static void bind_i32(sqlite3_stmt *s, int i, int32_t v) {
-    if (v == ACCT_NULL_I32) sqlite3_bind_null(s, i);
-    else sqlite3_bind_int(s, i, v);
+    if (v == ACCT_NULL_I32)
+        sqlite3_bind_null(s, i);
+    else
+        sqlite3_bind_int(s, i, v);
 }
 
-static void bind_constant(sqlite3_stmt *s, int i, const char *text) { sqlite3_bind_text(s, i, text, -1, SQLITE_STATIC); }
+static void bind_constant(sqlite3_stmt *s, int i, const char *text) {
+    sqlite3_bind_text(s, i, text, -1, SQLITE_STATIC);
+}
 
 static void bind_enum(sqlite3_stmt *s, int i, enum event_type type, uint32_t v) {
     bind_constant(s, i, event_enum_text(type, v)); /* a NULL text binds NULL */
@@ -194,13 +211,26 @@ static void bind_field(sqlite3_stmt *s, int i, const struct event_field *f, cons
                        const struct ring_text *text) {
     const unsigned char *p = rec->u.bytes + f->offset;
     switch (f->type) {
-    case EVENT_T_u64: sqlite3_bind_int64(s, i, *(const int64_t *)(const void *)p); break;
-    case EVENT_T_i64: bind_i64(s, i, *(const int64_t *)(const void *)p); break;
-    case EVENT_T_u32: sqlite3_bind_int64(s, i, *(const uint32_t *)(const void *)p); break;
-    case EVENT_T_i32: bind_i32(s, i, *(const int32_t *)(const void *)p); break;
-    case EVENT_T_f64: sqlite3_bind_double(s, i, *(const double *)(const void *)p); break; /* NaN becomes NULL */
-    case EVENT_T_text: bind_text(s, i, text); break;
-    default: bind_enum(s, i, f->type, *(const uint32_t *)(const void *)p);
+    case EVENT_T_u64:
+        sqlite3_bind_int64(s, i, *(const int64_t *)(const void *)p);
+        break;
+    case EVENT_T_i64:
+        bind_i64(s, i, *(const int64_t *)(const void *)p);
+        break;
+    case EVENT_T_u32:
+        sqlite3_bind_int64(s, i, *(const uint32_t *)(const void *)p);
+        break;
+    case EVENT_T_i32:
+        bind_i32(s, i, *(const int32_t *)(const void *)p);
+        break;
+    case EVENT_T_f64:
+        sqlite3_bind_double(s, i, *(const double *)(const void *)p);
+        break; /* NaN becomes NULL */
+    case EVENT_T_text:
+        bind_text(s, i, text);
+        break;
+    default:
+        bind_enum(s, i, f->type, *(const uint32_t *)(const void *)p);
     }
 }
 
@@ -228,13 +258,20 @@ struct summary {
 static struct summary summarize(const struct ring_record *rec) {
     struct summary s = {NULL, ACCT_NULL_I64, 0};
     switch (rec->u.hdr.event) {
-    case ACCT_EV_ALLOC: s.bytes = AS(rec, alloc)->bytes; s.object = AS(rec, alloc)->address; break;
-    case ACCT_EV_FREE: s.object = AS(rec, free)->address; break;
+    case ACCT_EV_ALLOC:
+        s.bytes = AS(rec, alloc)->bytes;
+        s.object = AS(rec, alloc)->address;
+        break;
+    case ACCT_EV_FREE:
+        s.object = AS(rec, free)->address;
+        break;
     case ACCT_EV_COPY:
         s.bytes = AS(rec, copy)->bytes;
         s.act = event_enum_text(EVENT_T_e_direction, AS(rec, copy)->direction);
         break;
-    case ACCT_EV_MEMSET: s.bytes = AS(rec, memset)->bytes; break;
+    case ACCT_EV_MEMSET:
+        s.bytes = AS(rec, memset)->bytes;
+        break;
     case ACCT_EV_STREAM:
         s.act = event_enum_text(EVENT_T_e_stream_act, AS(rec, stream)->act);
         s.object = AS(rec, stream)->event;
@@ -247,8 +284,12 @@ static struct summary summarize(const struct ring_record *rec) {
         s.act = event_enum_text(EVENT_T_e_sync_scope, AS(rec, sync)->scope);
         s.object = AS(rec, sync)->event;
         break;
-    case ACCT_EV_WORKSPACE: s.bytes = AS(rec, workspace)->bytes; s.object = AS(rec, workspace)->address; break;
-    default: break;
+    case ACCT_EV_WORKSPACE:
+        s.bytes = AS(rec, workspace)->bytes;
+        s.object = AS(rec, workspace)->address;
+        break;
+    default:
+        break;
     }
     return s;
 }
@@ -263,8 +304,10 @@ static void insert_op(struct rows *r, const struct rows_ring *ring, const struct
     bind_constant(s, 4, event_table[h->event].name);
     bind_constant(s, 5, sum.act);
     bind_i32(s, 6, h->device);
-    if (h->stream == ACCT_NO_STREAM) sqlite3_bind_null(s, 7);
-    else sqlite3_bind_int64(s, 7, (int64_t)h->stream);
+    if (h->stream == ACCT_NO_STREAM)
+        sqlite3_bind_null(s, 7);
+    else
+        sqlite3_bind_int64(s, 7, (int64_t)h->stream);
     sqlite3_bind_int64(s, 8, (int64_t)h->start_ns);
     sqlite3_bind_int64(s, 9, (int64_t)h->end_ns);
     sqlite3_bind_int(s, 10, h->status);
@@ -291,8 +334,10 @@ static void add_alloc(struct rows *r, const struct ring_record *rec, int64_t id)
     sqlite3_bind_int64(s, 3, a->bytes);
     bind_enum(s, 4, EVENT_T_e_memory, a->memory);
     bind_i32(s, 5, a->hdr.device);
-    if (a->hdr.stream == ACCT_NO_STREAM) sqlite3_bind_null(s, 6);
-    else sqlite3_bind_int64(s, 6, (int64_t)a->hdr.stream);
+    if (a->hdr.stream == ACCT_NO_STREAM)
+        sqlite3_bind_null(s, 6);
+    else
+        sqlite3_bind_int64(s, 6, (int64_t)a->hdr.stream);
     sqlite3_bind_int64(s, 7, (int64_t)a->hdr.end_ns);
     if (step(r, s) == 0) life_birth(r->allocs, a->address, a->hdr.end_ns, id);
 }
@@ -343,8 +388,10 @@ void rows_process(struct rows *r, int64_t pid, uint64_t start_ns) {
 }
 
 static void bind_json(sqlite3_stmt *s, int i, const struct ring_text *t, char *(*json)(const char *, size_t)) {
-    if (t->bytes) sqlite3_bind_text(s, i, json(t->bytes, t->length), -1, sqlite3_free);
-    else sqlite3_bind_null(s, i);
+    if (t->bytes)
+        sqlite3_bind_text(s, i, json(t->bytes, t->length), -1, sqlite3_free);
+    else
+        sqlite3_bind_null(s, i);
 }
 
 static void process(struct rows *r, const struct ring_record *rec) {
@@ -376,21 +423,22 @@ static void lost(struct rows *r, struct rows_ring *ring, const struct ring_recor
     if (l->records <= 0) return;
     ring->lost_told += (uint64_t)l->records;
     if (ring->lost_told <= ring->lost_booked) return;
-    rows_lost(r, ring->thread, (int64_t)(ring->lost_told - ring->lost_booked), 0, l->first_ns, l->last_ns, "ring full");
-    ring->lost_booked = ring->lost_told;
+    int64_t more = (int64_t)(ring->lost_told - ring->lost_booked);
+    if (rows_lost(r, ring->thread, more, 0, l->first_ns, l->last_ns, "ring full") == 0)
+        ring->lost_booked = ring->lost_told;
 }
 
 void rows_lost_residue(struct rows *r, struct rows_ring *ring, uint64_t records, uint64_t texts) {
     uint64_t more = records > ring->lost_booked ? records - ring->lost_booked : 0;
     uint64_t more_texts = texts > ring->texts_booked ? texts - ring->texts_booked : 0;
     if (!more && !more_texts) return;
-    rows_lost(r, ring->thread, (int64_t)more, (int64_t)more_texts, 0, 0, "ring full");
+    if (rows_lost(r, ring->thread, (int64_t)more, (int64_t)more_texts, 0, 0, "ring full")) return;
     ring->lost_booked += more;
     ring->texts_booked += more_texts;
 }
 
-void rows_lost(struct rows *r, int64_t thread_id, int64_t records, int64_t texts, uint64_t first_ns, uint64_t last_ns,
-               const char *reason) {
+int rows_lost(struct rows *r, int64_t thread_id, int64_t records, int64_t texts, uint64_t first_ns, uint64_t last_ns,
+              const char *reason) {
     sqlite3_stmt *s = r->stmt[ROWS_LOST];
     bind_id(s, 1, thread_id);
     bind_i64(s, 2, records < 0 ? ACCT_NULL_I64 : records);
@@ -398,7 +446,7 @@ void rows_lost(struct rows *r, int64_t thread_id, int64_t records, int64_t texts
     bind_id(s, 4, (int64_t)first_ns);
     bind_id(s, 5, (int64_t)last_ns);
     bind_constant(s, 6, reason);
-    step(r, s);
+    return step(r, s);
 }
 
 void rows_process_end(struct rows *r, uint64_t end_ns, const char *reason, int exit_code) {
@@ -411,8 +459,12 @@ void rows_process_end(struct rows *r, uint64_t end_ns, const char *reason, int e
 
 static void fact(struct rows *r, struct rows_ring *ring, const struct ring_record *rec) {
     switch (rec->u.hdr.event) {
-    case ACCT_EV_PROCESS: process(r, rec); break;
-    case ACCT_EV_THREAD: thread(r, ring, rec); break;
+    case ACCT_EV_PROCESS:
+        process(r, rec);
+        break;
+    case ACCT_EV_THREAD:
+        thread(r, ring, rec);
+        break;
     case ACCT_EV_API:
         bind_fields(r->stmt[ROWS_API], 1, rec);
         step(r, r->stmt[ROWS_API]);
@@ -421,8 +473,11 @@ static void fact(struct rows *r, struct rows_ring *ring, const struct ring_recor
         bind_fields(r->stmt[ROWS_DEVICE], 1, rec);
         step(r, r->stmt[ROWS_DEVICE]);
         break;
-    case ACCT_EV_LOST: lost(r, ring, rec); break;
-    default: break;
+    case ACCT_EV_LOST:
+        lost(r, ring, rec);
+        break;
+    default:
+        break;
     }
 }
 
@@ -435,6 +490,8 @@ void rows_record(struct rows *r, struct rows_ring *ring, struct ring_record *rec
         r->dropped_last_ns = rec->u.hdr.start_ns;
         return;
     }
-    if (is_call) call(r, ring, rec);
-    else fact(r, ring, rec);
+    if (is_call)
+        call(r, ring, rec);
+    else
+        fact(r, ring, rec);
 }

@@ -1,5 +1,6 @@
-/* Records become rows. One transaction is open at a time; where the database cannot be written any more (disk full, size
- * limit) storing stops for good, what was committed stays, and the records that come are only counted. One thread. */
+/* Records become rows. One transaction is open at a time; where the database cannot be written any more (disk full,
+ * size limit) storing stops for good, what was committed stays, and the records that come are only counted. One thread.
+ */
 #ifndef ACCT_TRACE_COLLECT_ROWS_H
 #define ACCT_TRACE_COLLECT_ROWS_H
 
@@ -18,8 +19,19 @@ struct rows_ring {
 };
 
 enum rows_stmt {
-    ROWS_OP, ROWS_ALLOC, ROWS_ALLOC_END, ROWS_STREAM, ROWS_STREAM_END, ROWS_THREAD, ROWS_API, ROWS_DEVICE, ROWS_PROCESS,
-    ROWS_PROCESS_END, ROWS_LOST, ROWS_BEGIN, ROWS_COMMIT,
+    ROWS_OP,
+    ROWS_ALLOC,
+    ROWS_ALLOC_END,
+    ROWS_STREAM,
+    ROWS_STREAM_END,
+    ROWS_THREAD,
+    ROWS_API,
+    ROWS_DEVICE,
+    ROWS_PROCESS,
+    ROWS_PROCESS_END,
+    ROWS_LOST,
+    ROWS_BEGIN,
+    ROWS_COMMIT,
     ROWS_STMTS
 };
 
@@ -35,7 +47,7 @@ struct rows {
     uint64_t max_bytes;
     uint64_t dropped; /* calls not stored since storing stopped */
     uint64_t dropped_first_ns, dropped_last_ns;
-    const char *stopped; /* reason as in lost.reason: disk | size limit; NULL: storing */
+    const char *stopped;              /* reason as in lost.reason: disk | size limit; NULL: storing */
     char reason[160];                 /* what went wrong, in SQLite's words */
     char message[ACCT_MESSAGE_BYTES]; /* the same as a line for the user */
 };
@@ -54,9 +66,9 @@ void rows_process(struct rows *r, int64_t pid, uint64_t start_ns);
 void rows_record(struct rows *r, struct rows_ring *ring, struct ring_record *record);
 /* What the ring's header counts as lost beyond the LOST records seen. */
 void rows_lost_residue(struct rows *r, struct rows_ring *ring, uint64_t records, uint64_t texts);
-/* A row of `lost`; negative: not known. */
-void rows_lost(struct rows *r, int64_t thread, int64_t records, int64_t texts, uint64_t first_ns, uint64_t last_ns,
-               const char *reason);
+/* A row of `lost`; negative: not known. 0, or -1: storing has stopped. */
+int rows_lost(struct rows *r, int64_t thread, int64_t records, int64_t texts, uint64_t first_ns, uint64_t last_ns,
+              const char *reason);
 /* exit_code < 0: not known. */
 void rows_process_end(struct rows *r, uint64_t end_ns, const char *reason, int exit_code);
 

@@ -33,13 +33,14 @@ void collect_status(const struct collect_config *config, const char *format, ...
         n = sizeof line - 1;
         line[n - 1] = '\n';
     }
-    if (write(config->status_fd, line, (size_t)n) < 0) return; /* its reader has gone: the trace is finished all the same */
+    if (write(config->status_fd, line, (size_t)n) < 0)
+        return; /* its reader has gone: the trace is finished all the same */
 }
 
 /* ---- how it ends ------------------------------------------------------------------------------------------------- */
 
-/* End of file on the socket: an exec closed it (the rings are mapped no more), or the program closed all descriptors (they
- * still are, and it goes on). */
+/* End of file on the socket: an exec closed it (the rings are mapped no more), or the program closed all descriptors
+ * (they still are, and it goes on). */
 static void check_socket(struct collect *c) {
     char byte;
     if (c->socket < 0) return;
@@ -79,7 +80,8 @@ static int worth_waking(const struct collect *c) {
     return 0;
 }
 
-/* A writer adds to `wake` only if it sees `sleeping`: so `sleeping` is set first, then the rings are looked at once more. */
+/* A writer adds to `wake` only if it sees `sleeping`: so `sleeping` is set first, then the rings are looked at once
+ * more. */
 static void sleep_until_woken(struct collect *c) {
     struct acct_control *control = ring_map_control(&c->map);
     uint32_t word = atomic_load(&control->wake);
@@ -93,7 +95,7 @@ static void sleep_until_woken(struct collect *c) {
 
 static void answer_exit_if_asked(struct collect *c) {
     if (c->exit_answered || atomic_load(&ring_map_control(&c->map)->program_state) != ACCT_PROGRAM_EXITING) return;
-    while (collect_drain(c)) {}
+    collect_drain(c); /* one pass: what was written before it asked is before the heads that the pass begins with */
     collect_commit(c);
     collect_answer_exit(c);
 }
@@ -115,7 +117,7 @@ int collect_serve(int socket, const struct collect_config *config) {
         check_end(c);
     }
     if (!refused) {
-        while (collect_drain(c)) {}
+        collect_drain(c);
         collect_finish(c);
         collect_answer_exit(c); /* nobody waits any more, unless we were told to stop */
     }

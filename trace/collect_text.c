@@ -22,8 +22,10 @@ void text_append_utf8(sqlite3_str *out, const char *bytes, size_t length) {
     const unsigned char *p = (const unsigned char *)bytes;
     for (size_t i = 0; i < length;) {
         size_t n = sequence(p + i, length - i);
-        if (n) sqlite3_str_append(out, bytes + i, (int)n);
-        else sqlite3_str_appendall(out, REPLACEMENT);
+        if (n)
+            sqlite3_str_append(out, bytes + i, (int)n);
+        else
+            sqlite3_str_appendall(out, REPLACEMENT);
         i += n ? n : 1;
     }
 }
@@ -33,10 +35,14 @@ static void append_json_string(sqlite3_str *out, const char *bytes, size_t lengt
     sqlite3_str_appendchar(out, 1, '"');
     for (size_t i = 0; i < length;) {
         size_t n = sequence(p + i, length - i);
-        if (p[i] < 0x20 || p[i] == 0x7f) sqlite3_str_appendf(out, "\\u%04x", p[i]);
-        else if (p[i] == '"' || p[i] == '\\') sqlite3_str_appendf(out, "\\%c", p[i]);
-        else if (n) sqlite3_str_append(out, bytes + i, (int)n);
-        else sqlite3_str_appendall(out, REPLACEMENT);
+        if (p[i] < 0x20 || p[i] == 0x7f)
+            sqlite3_str_appendf(out, "\\u%04x", p[i]);
+        else if (p[i] == '"' || p[i] == '\\')
+            sqlite3_str_appendf(out, "\\%c", p[i]);
+        else if (n)
+            sqlite3_str_append(out, bytes + i, (int)n);
+        else
+            sqlite3_str_appendall(out, REPLACEMENT);
         i += n ? n : 1;
     }
     sqlite3_str_appendchar(out, 1, '"');
@@ -47,8 +53,10 @@ static void append_member(sqlite3_str *out, const char *bytes, size_t length) {
     size_t name = equals ? (size_t)(equals - bytes) : length;
     append_json_string(out, bytes, name);
     sqlite3_str_appendchar(out, 1, ':');
-    if (equals) append_json_string(out, equals + 1, length - name - 1);
-    else sqlite3_str_appendall(out, "null");
+    if (equals)
+        append_json_string(out, equals + 1, length - name - 1);
+    else
+        sqlite3_str_appendall(out, "null");
 }
 
 static char *join(const char *bytes, size_t length, char open, char close,
@@ -66,6 +74,10 @@ static char *join(const char *bytes, size_t length, char open, char close,
     return sqlite3_str_finish(out);
 }
 
-char *text_json_array(const char *bytes, size_t length) { return join(bytes, length, '[', ']', append_json_string); }
+char *text_json_array(const char *bytes, size_t length) {
+    return join(bytes, length, '[', ']', append_json_string);
+}
 
-char *text_json_object(const char *bytes, size_t length) { return join(bytes, length, '{', '}', append_member); }
+char *text_json_object(const char *bytes, size_t length) {
+    return join(bytes, length, '{', '}', append_member);
+}

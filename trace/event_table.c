@@ -13,21 +13,19 @@ static const char *const enum_text[EVENT_TYPES][ENUM_VALUES] = {
 #include "trace/events.def"
 
 /* Fields, an array an event. The entry in front keeps that of an event without fields from being empty. */
-#define EVENT(N, n, c, doc_)                                                                                           \
-    static const struct event_field fields_##N[] = {                                                                   \
-        {0},
+#define EVENT(N, n, c, doc_) static const struct event_field fields_##N[] = {{0},
 #define FIELD(N, t, f, doc_) {#f, EVENT_T_##t, (uint32_t)offsetof(record_##N, f), doc_},
-#define END(N)                                                                                                         \
-    }                                                                                                                  \
+#define END(N) \
+    }          \
     ;
 #include "trace/events.def"
 
-#define EVENT(N, n_, c, doc_)                                                                                          \
-    [ACCT_EV_##N] = {.name = #n_,                                                                                      \
-                     .class = EVENT_CLASS_##c,                                                                         \
-                     .bytes = sizeof(record_##N),                                                                      \
-                     .field_count = sizeof fields_##N / sizeof *fields_##N - 1,                                        \
-                     .fields = fields_##N + 1,                                                                         \
+#define EVENT(N, n_, c, doc_)                                                   \
+    [ACCT_EV_##N] = {.name = #n_,                                               \
+                     .class = EVENT_CLASS_##c,                                  \
+                     .bytes = sizeof(record_##N),                               \
+                     .field_count = sizeof fields_##N / sizeof *fields_##N - 1, \
+                     .fields = fields_##N + 1,                                  \
                      .doc = doc_},
 const struct event_info event_table[ACCT_EV_COUNT] = {
 #include "trace/events.def"
@@ -39,8 +37,10 @@ int event_has_table(enum acct_event event) {
     case ACCT_EV_MEMSET:
     case ACCT_EV_GEMM:
     case ACCT_EV_BLAS:
-    case ACCT_EV_WORKSPACE: return 1;
-    default: return 0;
+    case ACCT_EV_WORKSPACE:
+        return 1;
+    default:
+        return 0;
     }
 }
 

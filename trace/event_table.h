@@ -9,9 +9,24 @@
 
 /* The types of events.def. An enum that is missing here does not compile. */
 enum event_type {
-    EVENT_T_u64, EVENT_T_i64, EVENT_T_u32, EVENT_T_i32, EVENT_T_f64, EVENT_T_text,
-    EVENT_T_e_memory, EVENT_T_e_direction, EVENT_T_e_dtype, EVENT_T_e_compute, EVENT_T_e_trans, EVENT_T_e_scalar,
-    EVENT_T_e_side, EVENT_T_e_uplo, EVENT_T_e_stream_act, EVENT_T_e_event_act, EVENT_T_e_sync_scope, EVENT_T_e_clock,
+    EVENT_T_u64,
+    EVENT_T_i64,
+    EVENT_T_u32,
+    EVENT_T_i32,
+    EVENT_T_f64,
+    EVENT_T_text,
+    EVENT_T_e_memory,
+    EVENT_T_e_direction,
+    EVENT_T_e_dtype,
+    EVENT_T_e_compute,
+    EVENT_T_e_trans,
+    EVENT_T_e_scalar,
+    EVENT_T_e_side,
+    EVENT_T_e_uplo,
+    EVENT_T_e_stream_act,
+    EVENT_T_e_event_act,
+    EVENT_T_e_sync_scope,
+    EVENT_T_e_clock,
     EVENT_TYPES
 };
 #define EVENT_T_FIRST_ENUM EVENT_T_e_memory
@@ -28,7 +43,7 @@ struct event_field {
 struct event_info {
     const char *name;
     enum event_class class;
-    uint32_t bytes;       /* of the record as this version knows it */
+    uint32_t bytes; /* of the record as this version knows it */
     uint32_t field_count;
     const struct event_field *fields; /* in the order of the record */
     const char *doc;
@@ -36,8 +51,8 @@ struct event_info {
 
 extern const struct event_info event_table[ACCT_EV_COUNT];
 
-/* 1: the event's fields are a table of their own in the database (schema.sql, at the top); 0: they are columns of `op` or rows
- * of a table of schema.sql. */
+/* 1: the event's fields are a table of their own in the database (schema.sql, at the top); 0: they are columns of `op`
+ * or rows of a table of schema.sql. */
 int event_has_table(enum acct_event event);
 
 /* The database's text for a value of an enum type; NULL for 0 ("not known") and for values that do not exist. */

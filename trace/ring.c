@@ -8,9 +8,13 @@
 #define PAGE 4096u
 #define SLOTS_OF(type) ((uint32_t)((sizeof(type) + ACCT_SLOT_BYTES - 1) / ACCT_SLOT_BYTES))
 
-static uint64_t page_up(uint64_t n) { return (n + PAGE - 1) & ~(uint64_t)(PAGE - 1); }
+static uint64_t page_up(uint64_t n) {
+    return (n + PAGE - 1) & ~(uint64_t)(PAGE - 1);
+}
 
-static int power_of_two_within(uint32_t n, uint32_t min, uint32_t max) { return n >= min && n <= max && !(n & (n - 1)); }
+static int power_of_two_within(uint32_t n, uint32_t min, uint32_t max) {
+    return n >= min && n <= max && !(n & (n - 1));
+}
 
 int ring_layout(struct acct_control *c, uint32_t max_rings, uint32_t ring_slots, uint32_t blob_bytes, uint32_t pid) {
     if (!max_rings || max_rings > ACCT_MAX_RINGS || !power_of_two_within(ring_slots, RING_MIN_SLOTS, RING_MAX_SLOTS) ||
@@ -32,8 +36,9 @@ int ring_claim(struct acct_control *c) {
     for (unsigned i = 0; i < c->max_rings; i++) {
         uint32_t state = atomic_load_explicit(&c->ring_state[i], memory_order_relaxed);
         /* acquire: what the reader stored to tail before it set the ring free */
-        if (state == ACCT_RING_FREE && atomic_compare_exchange_strong_explicit(&c->ring_state[i], &state, ACCT_RING_OWNED,
-                                                                               memory_order_acquire, memory_order_relaxed))
+        if (state == ACCT_RING_FREE &&
+            atomic_compare_exchange_strong_explicit(&c->ring_state[i], &state, ACCT_RING_OWNED, memory_order_acquire,
+                                                    memory_order_relaxed))
             return (int)i;
     }
     return -1;
@@ -74,14 +79,14 @@ static struct acct_rec *record_at(struct ring_writer *w, uint64_t at, uint16_t e
 
 /* Moves head up to `at`, which is head itself or the beginning of the ring. */
 static void pad_to(struct ring_writer *w, uint64_t at, uint64_t ns) {
-    if (at != w->head)
-        record_at(w, w->head, ACCT_EV_PAD, (uint32_t)(at - w->head), ns);
+    if (at != w->head) record_at(w, w->head, ACCT_EV_PAD, (uint32_t)(at - w->head), ns);
     w->head = at;
 }
 
 static void tell_lost(struct ring_writer *w, uint64_t at, uint64_t now_ns) {
     pad_to(w, at, now_ns);
-    struct acct_ev_lost *l = (struct acct_ev_lost *)record_at(w, at, ACCT_EV_LOST, SLOTS_OF(struct acct_ev_lost), now_ns);
+    struct acct_ev_lost *l =
+        (struct acct_ev_lost *)record_at(w, at, ACCT_EV_LOST, SLOTS_OF(struct acct_ev_lost), now_ns);
     l->records = (int64_t)w->lost;
     l->first_ns = w->lost_first_ns;
     l->last_ns = w->lost_last_ns;
@@ -100,16 +105,14 @@ static void tell_last_lost(struct ring_writer *w) {
 }
 
 void ring_retire(struct ring_writer *w, unsigned i) {
-    if (w->lost)
-        tell_last_lost(w);
+    if (w->lost) tell_last_lost(w);
     atomic_store_explicit(&w->control->ring_state[i], ACCT_RING_RETIRED, memory_order_release);
     w->ring = NULL;
 }
 
 void ring_wake(struct acct_control *c) {
     /* Sequentially consistent: pairs with the collector's store to `sleeping` before its last look at the rings. */
-    if (!atomic_load(&c->sleeping))
-        return;
+    if (!atomic_load(&c->sleeping)) return;
     atomic_fetch_add(&c->wake, 1);
     syscall(SYS_futex, &c->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
@@ -136,21 +139,18 @@ static void drop(struct ring_writer *w, uint64_t now_ns) {
     atomic_store_explicit(&r->lost_last_ns, now_ns, memory_order_relaxed);
     uint64_t ever = atomic_load_explicit(&r->lost_records, memory_order_relaxed); /* only this thread writes it */
     atomic_store_explicit(&r->lost_records, ever + 1, memory_order_release);
-    if (w->lost == 1)
-        ring_wake(w->control);
+    if (w->lost == 1) ring_wake(w->control);
 }
 
 void *ring_begin_slow(struct ring_writer *w, uint16_t event, uint32_t slots, uint64_t now_ns) {
     uint64_t lost_at = place(w, w->head, SLOTS_OF(struct acct_ev_lost));
     uint64_t at = place(w, w->lost ? lost_at + SLOTS_OF(struct acct_ev_lost) : w->head, slots);
-    if (at + slots - w->tail > w->slot_count)
-        w->tail = atomic_load_explicit(&w->ring->tail, memory_order_acquire);
+    if (at + slots - w->tail > w->slot_count) w->tail = atomic_load_explicit(&w->ring->tail, memory_order_acquire);
     if (slots > ACCT_MAX_SLOTS || at + slots - w->tail > w->slot_count) {
         drop(w, now_ns);
         return NULL;
     }
-    if (w->lost)
-        tell_lost(w, lost_at, now_ns);
+    if (w->lost) tell_lost(w, lost_at, now_ns);
     pad_to(w, at, now_ns);
     struct acct_rec *r = record_at(w, at, event, slots, now_ns);
     w->head = at + slots;
@@ -165,8 +165,7 @@ struct acct_text ring_text(struct ring_writer *w, const void *s, size_t bytes) {
     }
     uint64_t at = w->blob_head;
     uint32_t to_end = w->blob_bytes - ((uint32_t)at & (w->blob_bytes - 1));
-    if (bytes > to_end)
-        at += to_end;
+    if (bytes > to_end) at += to_end;
     if (at + bytes - w->blob_tail > w->blob_bytes)
         w->blob_tail = atomic_load_explicit(&w->ring->blob_tail, memory_order_acquire);
     if (bytes > w->blob_bytes || at + bytes - w->blob_tail > w->blob_bytes) {

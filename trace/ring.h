@@ -1,11 +1,11 @@
-/* The writer's side of the rings of trace/wire.h. One writer per ring (the thread that claimed it); no locks, no allocation,
- * no system call but the wake-up of a sleeping collector when a ring is a quarter full.
+/* The writer's side of the rings of trace/wire.h. One writer per ring (the thread that claimed it); no locks, no
+ * allocation, no system call but the wake-up of a sleeping collector when a ring is a quarter full.
  *
  * A record is written in place:
  *     struct acct_ev_free *r = ring_begin(w, ACCT_EV_FREE, sizeof *r, now);
  *     if (r) { r->hdr.api = …; r->address = …; ring_commit(w); }
- * ring_begin answers NULL where the ring is full; the record is then counted as lost already, and as soon as there is room
- * again a LOST record goes before the next one. errno may change in ring_commit and ring_wake. */
+ * ring_begin answers NULL where the ring is full; the record is then counted as lost already, and as soon as there is
+ * room again a LOST record goes before the next one. errno may change in ring_commit and ring_wake. */
 #ifndef ACCT_TRACE_RING_H
 #define ACCT_TRACE_RING_H
 
@@ -18,8 +18,8 @@
 #define RING_MIN_BLOB 4096u
 #define RING_MAX_BLOB (1u << 30)
 
-/* Private to the thread that owns the ring. The geometry is copied, so that nothing written to the shared page later can
- * lead the writer astray. Positions count slots (blob_*: bytes) for ever. */
+/* Private to the thread that owns the ring. The geometry is copied, so that nothing written to the shared page later
+ * can lead the writer astray. Positions count slots (blob_*: bytes) for ever. */
 struct ring_writer {
     struct acct_control *control;
     struct acct_ring *ring;
@@ -32,8 +32,8 @@ struct ring_writer {
     uint64_t lost_first_ns, lost_last_ns;
 };
 
-/* Lays a new memfd out: writes the first block of *c (geometry, magic, version, pid) for rings of `ring_slots` slots and
- * `blob_bytes` of blob (powers of two, within RING_MIN/MAX). 0, or -1 if a size is not allowed. */
+/* Lays a new memfd out: writes the first block of *c (geometry, magic, version, pid) for rings of `ring_slots` slots
+ * and `blob_bytes` of blob (powers of two, within RING_MIN/MAX). 0, or -1 if a size is not allowed. */
 int ring_layout(struct acct_control *c, uint32_t max_rings, uint32_t ring_slots, uint32_t blob_bytes, uint32_t pid);
 
 /* Start and length in bytes of ring area `i`, counted from the control page. */
@@ -81,8 +81,7 @@ static inline void *ring_begin(struct ring_writer *w, uint16_t event, size_t byt
 static inline void ring_commit(struct ring_writer *w) {
     atomic_store_explicit(&w->ring->blob_head, w->blob_head, memory_order_relaxed); /* ordered by head's release */
     atomic_store_explicit(&w->ring->head, w->head, memory_order_release);
-    if (w->head >= w->wake_at)
-        ring_check_fill(w);
+    if (w->head >= w->wake_at) ring_check_fill(w);
 }
 
 #endif

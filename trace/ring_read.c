@@ -12,7 +12,9 @@
 /* What was copied must not be read again from where it came from: the compiler would be free to. */
 #define COPIED() __asm__ volatile("" ::: "memory")
 
-static int power_of_two(uint32_t n) { return n && !(n & (n - 1)); }
+static int power_of_two(uint32_t n) {
+    return n && !(n & (n - 1));
+}
 
 static const char *geometry_fault(const struct ring_map *m, uint64_t claimed_bytes) {
     uint64_t area = ACCT_RING_HEADER_BYTES + (uint64_t)m->ring_slots * ACCT_SLOT_BYTES + m->blob_bytes;
@@ -53,13 +55,16 @@ int ring_map_check(struct ring_map *map, void *base, uint64_t bytes, char *err, 
 
 void ring_reader_init(struct ring_reader *r, const struct ring_map *map, uint32_t i, char *text_copy) {
     unsigned char *area = map->base + map->rings_offset + i * map->ring_stride;
-    *r = (struct ring_reader){.ring = (struct acct_ring *)area, .slot_count = map->ring_slots, .blob_bytes = map->blob_bytes};
+    *r = (struct ring_reader){
+        .ring = (struct acct_ring *)area, .slot_count = map->ring_slots, .blob_bytes = map->blob_bytes};
     r->slots = area + ACCT_RING_HEADER_BYTES;
     r->blob = r->slots + (size_t)map->ring_slots * ACCT_SLOT_BYTES;
     r->text_copy = text_copy;
 }
 
-uint64_t ring_reader_head(const struct ring_reader *r) { return atomic_load_explicit(&r->ring->head, memory_order_acquire); }
+uint64_t ring_reader_head(const struct ring_reader *r) {
+    return atomic_load_explicit(&r->ring->head, memory_order_acquire);
+}
 
 void ring_release(struct ring_reader *r) {
     atomic_store_explicit(&r->ring->blob_tail, r->blob_tail, memory_order_release);
@@ -87,7 +92,8 @@ static void make_checks(void) {
         struct checks *c = &checks[e];
         for (uint32_t i = 0; i < info->field_count; i++) {
             const struct event_field *f = &info->fields[i];
-            if (f->type == EVENT_T_text) c->texts[c->text_count++] = (uint16_t)f->offset;
+            if (f->type == EVENT_T_text)
+                c->texts[c->text_count++] = (uint16_t)f->offset;
             else if (f->type >= EVENT_T_FIRST_ENUM) {
                 c->enum_types[c->enum_count] = (uint8_t)f->type;
                 c->enums[c->enum_count++] = (uint16_t)f->offset;
@@ -107,7 +113,8 @@ static void make_checks(void) {
 #define END(N) <= 16, "struct checks is too small for " #N);
 #include "trace/events.def"
 
-/* Copies the texts of a record out of the blob ring. `head` of the blob ring was read after the record was published. */
+/* Copies the texts of a record out of the blob ring. `head` of the blob ring was read after the record was published.
+ */
 static int read_texts(struct ring_reader *r, const struct checks *c, struct ring_record *out) {
     uint64_t head = atomic_load_explicit(&r->ring->blob_head, memory_order_acquire);
     uint64_t from = r->blob_tail, end = from;
@@ -153,7 +160,8 @@ static int copy_record(struct ring_reader *r, uint64_t available, struct ring_re
     if (event >= ACCT_EV_COUNT) return corrupt(r, "event number");
     if (slots * ACCT_SLOT_BYTES < event_table[event].bytes) return corrupt(r, "record too short");
     if (event == ACCT_EV_PAD) return (int)slots;
-    if (slots > 1) memcpy(out->u.bytes + ACCT_SLOT_BYTES, from + ACCT_SLOT_BYTES, (slots - 1) * (size_t)ACCT_SLOT_BYTES);
+    if (slots > 1)
+        memcpy(out->u.bytes + ACCT_SLOT_BYTES, from + ACCT_SLOT_BYTES, (slots - 1) * (size_t)ACCT_SLOT_BYTES);
     COPIED();
     return (int)slots;
 }

@@ -1,6 +1,6 @@
-/* The reader's side of the rings of trace/wire.h. The traced program may be broken or hostile: everything is copied out of
- * shared memory before it is checked, nothing in shared memory is read twice, and positions that the reader needs again are
- * kept here. One thread. */
+/* The reader's side of the rings of trace/wire.h. The traced program may be broken or hostile: everything is copied out
+ * of shared memory before it is checked, nothing in shared memory is read twice, and positions that the reader needs
+ * again are kept here. One thread. */
 #ifndef ACCT_TRACE_RING_READ_H
 #define ACCT_TRACE_RING_READ_H
 
@@ -48,15 +48,15 @@ struct ring_reader {
     const char *fault;        /* after -1: what was wrong */
 };
 
-/* Begins to read ring area `i` from its start. text_copy: map->blob_bytes of the caller's, shared between readers if only
- * one record is looked at at a time. */
+/* Begins to read ring area `i` from its start. text_copy: map->blob_bytes of the caller's, shared between readers if
+ * only one record is looked at at a time. */
 void ring_reader_init(struct ring_reader *r, const struct ring_map *map, uint32_t i, char *text_copy);
 
 /* Slots written so far. What happened before the last of them is visible in every ring afterwards. */
 uint64_t ring_reader_head(const struct ring_reader *r);
 
-/* The next record before slot `limit` (an earlier ring_reader_head). 1 a record; 0 none; -1 the ring is corrupt (r->fault):
- * it must not be read on. PAD records are skipped. */
+/* The next record before slot `limit` (an earlier ring_reader_head). 1 a record; 0 none; -1 the ring is corrupt
+ * (r->fault): it must not be read on. PAD records are skipped. */
 int ring_read(struct ring_reader *r, uint64_t limit, struct ring_record *out);
 
 /* Gives what was read back to the writer. */

@@ -23,7 +23,9 @@ static int fail(char *err, size_t err_len, int code, const char *format, ...) {
     return code;
 }
 
-static int exec_sql(sqlite3 *db, const char *sql) { return sqlite3_exec(db, sql, NULL, NULL, NULL); }
+static int exec_sql(sqlite3 *db, const char *sql) {
+    return sqlite3_exec(db, sql, NULL, NULL, NULL);
+}
 
 /* ---- the schema -------------------------------------------------------------------------------------------------- */
 
@@ -61,7 +63,8 @@ static int create_tables(sqlite3 *db) {
 
 int store_make_indexes(sqlite3 *db) {
     int rc = exec_sql(db, store_index_sql);
-    if (rc == SQLITE_OK) rc = exec_sql(db, "CREATE INDEX IF NOT EXISTS gemm_op ON gemm(op)"); /* no table of schema.sql */
+    if (rc == SQLITE_OK)
+        rc = exec_sql(db, "CREATE INDEX IF NOT EXISTS gemm_op ON gemm(op)"); /* no table of schema.sql */
     return rc == SQLITE_OK ? 0 : STORE_EIO;
 }
 
@@ -83,7 +86,8 @@ static int wal_possible(const char *path) {
     case 0x5346414f: /* AFS */
     case 0x786f4256: /* VirtualBox shared folders */
         return 0;
-    default: return 1;
+    default:
+        return 1;
     }
 }
 
@@ -105,21 +109,29 @@ static void remove_side_files(const char *path) {
 static int cannot_create(const char *path, char *err, size_t err_len) {
     int e = errno;
     if (e == EEXIST)
-        return fail(err, err_len, STORE_EEXISTS, "%s exists: choose another name (-o FILE or ACCT_OUTPUT), or replace it (--force or ACCT_FORCE=on)", path);
-    const char *hint = e == EACCES || e == EROFS || e == EPERM ? "choose a folder that you may write to (-o FILE or ACCT_OUTPUT)"
-                       : e == ENOENT                          ? "create the folder first"
-                       : e == ENOSPC || e == EDQUOT           ? "make room, or choose another folder (-o FILE or ACCT_OUTPUT)"
-                                                              : "choose another name (-o FILE or ACCT_OUTPUT)";
+        return fail(err, err_len, STORE_EEXISTS,
+                    "%s exists: choose another name (-o FILE or ACCT_OUTPUT), or replace it (--force or ACCT_FORCE=on)",
+                    path);
+    const char *hint = e == EACCES || e == EROFS || e == EPERM
+                           ? "choose a folder that you may write to (-o FILE or ACCT_OUTPUT)"
+                       : e == ENOENT                ? "create the folder first"
+                       : e == ENOSPC || e == EDQUOT ? "make room, or choose another folder (-o FILE or ACCT_OUTPUT)"
+                                                    : "choose another name (-o FILE or ACCT_OUTPUT)";
     return fail(err, err_len, STORE_EIO, "%s cannot be created (%s): %s", path, strerror(e), hint);
 }
 
 /* The file, empty and new: O_EXCL, so that nobody else's is ever taken over. */
 static int create_file(const char *path, int force, char *err, size_t err_len) {
     struct stat st;
-    if (strlen(path) >= PATH_BYTES) return fail(err, err_len, STORE_EIO, "%.64s…: the name is too long: choose a shorter one (-o FILE or ACCT_OUTPUT)", path);
+    if (strlen(path) >= PATH_BYTES)
+        return fail(err, err_len, STORE_EIO,
+                    "%.64s…: the name is too long: choose a shorter one (-o FILE or ACCT_OUTPUT)", path);
     if (force && lstat(path, &st) == 0) {
         if (!S_ISREG(st.st_mode))
-            return fail(err, err_len, STORE_EEXISTS, "%s is not a regular file and will not be replaced: choose another name (-o FILE or ACCT_OUTPUT)", path);
+            return fail(
+                err, err_len, STORE_EEXISTS,
+                "%s is not a regular file and will not be replaced: choose another name (-o FILE or ACCT_OUTPUT)",
+                path);
         if (unlink(path)) return cannot_create(path, err, err_len);
     }
     int fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
@@ -132,7 +144,8 @@ static int create_file(const char *path, int force, char *err, size_t err_len) {
 static int configure(sqlite3 *db, const char *path) {
     sqlite3_busy_timeout(db, BUSY_TIMEOUT_MS);
     int rc = exec_sql(db, wal_possible(path) ? "PRAGMA journal_mode=WAL" : "PRAGMA journal_mode=DELETE");
-    if (rc == SQLITE_OK) rc = exec_sql(db, "PRAGMA synchronous=NORMAL; PRAGMA cache_size=-32768; PRAGMA temp_store=MEMORY");
+    if (rc == SQLITE_OK)
+        rc = exec_sql(db, "PRAGMA synchronous=NORMAL; PRAGMA cache_size=-32768; PRAGMA temp_store=MEMORY");
     return rc;
 }
 
@@ -145,7 +158,8 @@ int store_create(sqlite3 **db, const char *path, int force, char *err, size_t er
     if (rc == SQLITE_OK) rc = create_tables(*db);
     if (rc == SQLITE_OK) return 0;
     fail(err, err_len, STORE_EIO, "%s cannot be written (%s): %s", path, sqlite3_errstr(rc),
-         (rc & 0xff) == SQLITE_FULL ? "make room, or choose another folder (-o FILE or ACCT_OUTPUT)" : "choose another folder (-o FILE or ACCT_OUTPUT)");
+         (rc & 0xff) == SQLITE_FULL ? "make room, or choose another folder (-o FILE or ACCT_OUTPUT)"
+                                    : "choose another folder (-o FILE or ACCT_OUTPUT)");
     sqlite3_close(*db);
     *db = NULL;
     unlink(path); /* ours, created a moment ago */
@@ -174,7 +188,9 @@ static int check_file(const char *path, char *err, size_t err_len) {
     struct stat st;
     if (strlen(path) >= PATH_BYTES) return fail(err, err_len, STORE_EIO, "%.64s…: the name is too long", path);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return fail(err, err_len, STORE_EIO, "%s cannot be opened (%s): check the name and its permissions", path, strerror(errno));
+    if (fd < 0)
+        return fail(err, err_len, STORE_EIO, "%s cannot be opened (%s): check the name and its permissions", path,
+                    strerror(errno));
     int stat_failed = fstat(fd, &st);
     if (!stat_failed && S_ISDIR(st.st_mode)) {
         close(fd);
@@ -185,11 +201,13 @@ static int check_file(const char *path, char *err, size_t err_len) {
     if (n < 0 || stat_failed) return fail(err, err_len, STORE_EIO, "%s cannot be read (%s)", path, strerror(errno));
     if (n == 0) return fail(err, err_len, STORE_ENOTRACE, "%s is empty, not a trace: record one with acct run", path);
     if (n < (ssize_t)sizeof head || memcmp(head, "SQLite format 3", 16))
-        return fail(err, err_len, STORE_ENOTRACE, "%s is not a trace (no SQLite database): record one with acct run", path);
+        return fail(err, err_len, STORE_ENOTRACE, "%s is not a trace (no SQLite database): record one with acct run",
+                    path);
     int64_t page = big_endian(head + 16, 2);
     int64_t expected = (page == 1 ? 65536 : page) * (int64_t)big_endian(head + 28, 4);
     if (st.st_size < expected && !has_wal(path))
-        return fail(err, err_len, STORE_ENOTRACE, "%s is truncated (%lld of %lld bytes): copy it again, or record a new one", path,
+        return fail(err, err_len, STORE_ENOTRACE,
+                    "%s is truncated (%lld of %lld bytes): copy it again, or record a new one", path,
                     (long long)st.st_size, (long long)expected);
     return 0;
 }
@@ -198,8 +216,10 @@ static int check_file(const char *path, char *err, size_t err_len) {
 static void immutable_uri(const char *path, char *uri, size_t len) {
     size_t n = (size_t)snprintf(uri, len, "file:");
     for (; *path && n + 16 < len; path++) {
-        if (strchr("?#%", *path)) n += (size_t)snprintf(uri + n, len - n, "%%%02X", (unsigned char)*path);
-        else uri[n++] = *path;
+        if (strchr("?#%", *path))
+            n += (size_t)snprintf(uri + n, len - n, "%%%02X", (unsigned char)*path);
+        else
+            uri[n++] = *path;
     }
     snprintf(uri + n, len - n, "?immutable=1");
 }
@@ -218,21 +238,25 @@ static int try_open(sqlite3 **db, const char *name, int flags) {
     return rc;
 }
 
-/* Reading a database in WAL mode writes too (the -shm file, recovery): in turn as reader, as writer, and, where the folder
- * is read-only and no -wal holds rows, as a file that nobody changes. */
+/* Reading a database in WAL mode writes too (the -shm file, recovery): in turn as reader, as writer, and, where the
+ * folder is read-only and no -wal holds rows, as a file that nobody changes. */
 static int open_reading(sqlite3 **db, const char *path, char *err, size_t err_len) {
     char uri[3 * PATH_BYTES + 32];
     int rc = try_open(db, path, SQLITE_OPEN_READONLY);
     if (rc == SQLITE_OK) return 0;
-    if ((rc & 0xff) == SQLITE_NOTADB) return fail(err, err_len, STORE_ENOTRACE, "%s is not a trace (no SQLite database): record one with acct run", path);
+    if ((rc & 0xff) == SQLITE_NOTADB)
+        return fail(err, err_len, STORE_ENOTRACE, "%s is not a trace (no SQLite database): record one with acct run",
+                    path);
     if (try_open(db, path, SQLITE_OPEN_READWRITE) == SQLITE_OK) return 0;
     if (has_wal(path))
-        return fail(err, err_len, STORE_EIO,
-                    "%s has a -wal file beside it, and its folder is read-only: copy both to a folder that you may write to", path);
+        return fail(
+            err, err_len, STORE_EIO,
+            "%s has a -wal file beside it, and its folder is read-only: copy both to a folder that you may write to",
+            path);
     immutable_uri(path, uri, sizeof uri);
     if (try_open(db, uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI) == SQLITE_OK) return 0;
-    return fail(err, err_len, (rc & 0xff) == SQLITE_CORRUPT ? STORE_ENOTRACE : STORE_EIO, "%s cannot be read (%s): record a new one",
-                path, sqlite3_errstr(rc));
+    return fail(err, err_len, (rc & 0xff) == SQLITE_CORRUPT ? STORE_ENOTRACE : STORE_EIO,
+                "%s cannot be read (%s): record a new one", path, sqlite3_errstr(rc));
 }
 
 static int open_writing(sqlite3 **db, const char *path, char *err, size_t err_len) {
@@ -245,18 +269,23 @@ static int open_writing(sqlite3 **db, const char *path, char *err, size_t err_le
     if (rc == SQLITE_OK) return exec_sql(*db, "PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY") ? STORE_EIO : 0;
     int kind = rc & 0xff;
     if (kind == SQLITE_NOTADB || kind == SQLITE_CORRUPT)
-        return fail(err, err_len, STORE_ENOTRACE, "%s is damaged or no trace (%s): record a new one", path, sqlite3_errstr(rc));
-    return fail(err, err_len, STORE_EIO, "%s cannot be opened for writing (%s): copy it to a folder that you may write to", path,
+        return fail(err, err_len, STORE_ENOTRACE, "%s is damaged or no trace (%s): record a new one", path,
+                    sqlite3_errstr(rc));
+    return fail(err, err_len, STORE_EIO,
+                "%s cannot be opened for writing (%s): copy it to a folder that you may write to", path,
                 sqlite3_errstr(rc));
 }
 
 static int check_version(sqlite3 *db, const char *path, char *err, size_t err_len) {
     sqlite3_int64 version;
     int rc = store_meta_int(db, "schema_version", &version);
-    if (rc) return fail(err, err_len, STORE_ENOTRACE, "%s is not a trace of acct (a SQLite database without meta.schema_version)", path);
+    if (rc)
+        return fail(err, err_len, STORE_ENOTRACE,
+                    "%s is not a trace of acct (a SQLite database without meta.schema_version)", path);
     if (version > STORE_SCHEMA_VERSION)
-        return fail(err, err_len, STORE_ENEWER, "%s was written by a newer acct (schema %lld, this one reads up to %d): update acct",
-                    path, (long long)version, STORE_SCHEMA_VERSION);
+        return fail(err, err_len, STORE_ENEWER,
+                    "%s was written by a newer acct (schema %lld, this one reads up to %d): update acct", path,
+                    (long long)version, STORE_SCHEMA_VERSION);
     return 0;
 }
 
@@ -276,18 +305,25 @@ int store_open(sqlite3 **db, const char *path, int write, char *err, size_t err_
 
 static int meta_set(sqlite3 *db, const char *key, const char *text, sqlite3_int64 integer) {
     sqlite3_stmt *stmt;
-    if (sqlite3_prepare_v2(db, "INSERT OR REPLACE INTO meta(key, value) VALUES(?, ?)", -1, &stmt, NULL)) return STORE_EIO;
+    if (sqlite3_prepare_v2(db, "INSERT OR REPLACE INTO meta(key, value) VALUES(?, ?)", -1, &stmt, NULL))
+        return STORE_EIO;
     sqlite3_bind_text(stmt, 1, key, -1, SQLITE_STATIC);
-    if (text) sqlite3_bind_text(stmt, 2, text, -1, SQLITE_STATIC);
-    else sqlite3_bind_int64(stmt, 2, integer);
+    if (text)
+        sqlite3_bind_text(stmt, 2, text, -1, SQLITE_STATIC);
+    else
+        sqlite3_bind_int64(stmt, 2, integer);
     int rc = sqlite3_step(stmt);
     sqlite3_finalize(stmt);
     return rc == SQLITE_DONE ? 0 : STORE_EIO;
 }
 
-int store_meta_set_text(sqlite3 *db, const char *key, const char *value) { return meta_set(db, key, value, 0); }
+int store_meta_set_text(sqlite3 *db, const char *key, const char *value) {
+    return meta_set(db, key, value, 0);
+}
 
-int store_meta_set_int(sqlite3 *db, const char *key, sqlite3_int64 value) { return meta_set(db, key, NULL, value); }
+int store_meta_set_int(sqlite3 *db, const char *key, sqlite3_int64 value) {
+    return meta_set(db, key, NULL, value);
+}
 
 /* SQLITE_ROW with *stmt on the value, SQLITE_DONE if the key is absent. The caller finalizes *stmt. */
 static int meta_find(sqlite3 *db, const char *key, sqlite3_stmt **stmt) {

@@ -1,6 +1,6 @@
-/* Fuzzer of what the collector does with shared memory: whatever a program puts there, it must not crash, read outside, or
- * break the database. The input is a list of patches on memory that a real writer filled with a record of every event:
- * offset (2 bytes, in units of 4 bytes from the control page, then from the ring), length 1…8, bytes. */
+/* Fuzzer of what the collector does with shared memory: whatever a program puts there, it must not crash, read outside,
+ * or break the database. The input is a list of patches on memory that a real writer filled with a record of every
+ * event: offset (2 bytes, in units of 4 bytes from the control page, then from the ring), length 1…8, bytes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,8 @@ static void write_image(void) {
         must(r != NULL, "the ring is too small for every event");
         memset(r + sizeof(struct acct_rec), 0, info->bytes - sizeof(struct acct_rec));
         for (uint32_t i = 0; i < info->field_count; i++) {
-            struct acct_text text = info->fields[i].type == EVENT_T_text ? ring_text(&w, "A=\xc3\xa4\0\"b", 7) : (struct acct_text){1, 1, 0};
+            struct acct_text text = info->fields[i].type == EVENT_T_text ? ring_text(&w, "A=\xc3\xa4\0\"b", 7)
+                                                                         : (struct acct_text){1, 1, 0};
             size_t n = info->fields[i].type == EVENT_T_text ? sizeof text : 4;
             memcpy(r + info->fields[i].offset, &text, n);
         }
@@ -84,7 +85,8 @@ static int drain(const struct ring_map *map, struct rows *rows) {
         struct rows_ring ring = {0};
         ring_reader_init(&reader, map, i, texts);
         uint64_t head = ring_reader_head(&reader);
-        for (int n = 0; n < 1000 && ring_read(&reader, head, &record) == 1; n++) rows_record(rows, &ring, &record), read++;
+        for (int n = 0; n < 1000 && ring_read(&reader, head, &record) == 1; n++)
+            rows_record(rows, &ring, &record), read++;
         ring_release(&reader);
         rows_lost_residue(rows, &ring, atomic_load(&reader.ring->lost_records), atomic_load(&reader.ring->lost_blobs));
     }
@@ -107,7 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     must(rows_begin(&rows) == 0, "rows_begin");
     int read = drain(&map, &rows);
     must(size >= 4 || read == ACCT_EV_COUNT - 1, "the image is not read whole"); /* or the fuzzer tests nothing */
-    must(!rows.stopped, rows.message); /* no record may make SQLite fail */
+    must(!rows.stopped, rows.message);                                           /* no record may make SQLite fail */
     rows_close(&rows);
     return 0;
 }

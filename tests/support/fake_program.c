@@ -1,7 +1,8 @@
-/* A traced program without CUDA: it speaks to acct-collect as libacct.so does (trace/wire.h), and does what its arguments
- * say, in turn. The tests of the collector know from the arguments what has to be in the trace.
+/* A traced program without CUDA: it speaks to acct-collect as libacct.so does (trace/wire.h), and does what its
+ * arguments say, in turn. The tests of the collector know from the arguments what has to be in the trace.
  *
- *   fake_program COLLECTOR|@SOCKET ACTION…       COLLECTOR: started by us with --fd; @SOCKET: abstract socket to connect to
+ *   fake_program COLLECTOR|@SOCKET ACTION…       COLLECTOR: started by us with --fd; @SOCKET: abstract socket to
+ * connect to
  *
  * Call number i (from 1, counted over all actions) starts at time 1000 i and ends at 1000 i + 500. */
 #include <errno.h>
@@ -54,7 +55,8 @@ static int connect_to(const char *name) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     memcpy(address.sun_path + 1, name + 1, strlen(name + 1));
-    if (connect(fd, (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name)))) die("connect");
+    if (connect(fd, (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name))))
+        die("connect");
     return fd;
 }
 
@@ -65,7 +67,8 @@ static void send_hello(int memory, uint64_t bytes) {
         char bytes[CMSG_SPACE(sizeof(int))];
     } u;
     struct iovec part = {&hello, sizeof hello};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = u.bytes, .msg_controllen = sizeof u.bytes};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = u.bytes, .msg_controllen = sizeof u.bytes};
     struct cmsghdr *c = CMSG_FIRSTHDR(&message);
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
@@ -84,7 +87,8 @@ static void rendezvous(const char *collector) {
     struct acct_reply reply;
     memset(&layout, 0, sizeof layout);
     connection = *collector == '@' ? connect_to(collector) : start_collector(collector);
-    if (ring_layout(&layout, 16, number_from("FAKE_SLOTS", 32768), number_from("FAKE_BLOB", 65536), (uint32_t)getpid())) die("layout");
+    if (ring_layout(&layout, 16, number_from("FAKE_SLOTS", 32768), number_from("FAKE_BLOB", 65536), (uint32_t)getpid()))
+        die("layout");
     int memory = memfd_create("fake", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (ftruncate(memory, (off_t)layout.total_bytes)) die("ftruncate");
     control = mmap(NULL, layout.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
@@ -278,33 +282,69 @@ static void corrupt(const char *how) {
     if (!strcmp(how, "head")) atomic_store(&w->ring->head, UINT64_MAX / 2);
 }
 
-static void sleep_ms(int ms) { nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL); }
+static void sleep_ms(int ms) {
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
 
 /* One action; its number of arguments. */
 static int act(char **a) {
     const char *verb = a[0], *one = a[1] ? a[1] : "0";
     int n = atoi(one);
-    if (!strcmp(verb, "ring")) now_ring = n;
-    else if (!strcmp(verb, "retire")) { ring_retire(&writer[n], (unsigned)ring_number[n]); }
-    else if (!strcmp(verb, "alloc")) for (int i = 1; i <= n; i++) alloc(0x7f0000000000u + (uint64_t)i * 4096, i);
-    else if (!strcmp(verb, "free")) for (int i = 1; i <= n; i++) release(0x7f0000000000u + (uint64_t)i * 4096);
-    else if (!strcmp(verb, "pairs")) for (int i = 1; i <= n; i++) { alloc(0x6f0000000000u, i); release(0x6f0000000000u); }
-    else if (!strcmp(verb, "paced")) for (int i = 1; i <= n; i++) { alloc(0x5f0000000000u, i); release(0x5f0000000000u); if (i % 64 == 0) sleep_ms(1); }
-    else if (!strcmp(verb, "copy")) copy(n);
-    else if (!strcmp(verb, "gemm")) gemm(n, 0);
-    else if (!strcmp(verb, "group")) gemm(n, ACCT_REC_CONTINUES);
-    else if (!strcmp(verb, "blas")) blas(one, strlen(one));
-    else if (!strcmp(verb, "sleep")) sleep_ms(n);
-    else if (!strcmp(verb, "counter")) counter_fd = n;
-    else if (!strcmp(verb, "corrupt")) corrupt(one);
-    else if (!strcmp(verb, "exit")) { finish(n, 10000); exit(n); }
-    else if (!strcmp(verb, "exec")) { execl("/bin/sleep", "sleep", one, NULL); die("exec"); }
-    else if (!strcmp(verb, "facts")) { facts(); return 1; }
-    else if (!strcmp(verb, "streams")) { streams(); return 1; }
-    else if (!strcmp(verb, "closeall")) { close_range(3, ~0u, 0); return 1; }
-    else if (!strcmp(verb, "_exit")) _exit(n);
-    else if (!strcmp(verb, "kill")) { kill(getpid(), 9); return 1; }
-    else die(verb);
+    if (!strcmp(verb, "ring"))
+        now_ring = n;
+    else if (!strcmp(verb, "retire")) {
+        ring_retire(&writer[n], (unsigned)ring_number[n]);
+    } else if (!strcmp(verb, "alloc"))
+        for (int i = 1; i <= n; i++) alloc(0x7f0000000000u + (uint64_t)i * 4096, i);
+    else if (!strcmp(verb, "free"))
+        for (int i = 1; i <= n; i++) release(0x7f0000000000u + (uint64_t)i * 4096);
+    else if (!strcmp(verb, "pairs"))
+        for (int i = 1; i <= n; i++) {
+            alloc(0x6f0000000000u, i);
+            release(0x6f0000000000u);
+        }
+    else if (!strcmp(verb, "paced"))
+        for (int i = 1; i <= n; i++) {
+            alloc(0x5f0000000000u, i);
+            release(0x5f0000000000u);
+            if (i % 64 == 0) sleep_ms(1);
+        }
+    else if (!strcmp(verb, "copy"))
+        copy(n);
+    else if (!strcmp(verb, "gemm"))
+        gemm(n, 0);
+    else if (!strcmp(verb, "group"))
+        gemm(n, ACCT_REC_CONTINUES);
+    else if (!strcmp(verb, "blas"))
+        blas(one, strlen(one));
+    else if (!strcmp(verb, "sleep"))
+        sleep_ms(n);
+    else if (!strcmp(verb, "counter"))
+        counter_fd = n;
+    else if (!strcmp(verb, "corrupt"))
+        corrupt(one);
+    else if (!strcmp(verb, "exit")) {
+        finish(n, 10000);
+        exit(n);
+    } else if (!strcmp(verb, "exec")) {
+        execl("/bin/sleep", "sleep", one, NULL);
+        die("exec");
+    } else if (!strcmp(verb, "facts")) {
+        facts();
+        return 1;
+    } else if (!strcmp(verb, "streams")) {
+        streams();
+        return 1;
+    } else if (!strcmp(verb, "closeall")) {
+        close_range(3, ~0u, 0);
+        return 1;
+    } else if (!strcmp(verb, "_exit"))
+        _exit(n);
+    else if (!strcmp(verb, "kill")) {
+        kill(getpid(), 9);
+        return 1;
+    } else
+        die(verb);
     return 2;
 }
 

@@ -1,5 +1,5 @@
-/* Which release ends which allocation: the same answer in every order of arrival, checked against a plain stack that sees
- * the events in order of time. */
+/* Which release ends which allocation: the same answer in every order of arrival, checked against a plain stack that
+ * sees the events in order of time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,8 +35,10 @@ static void reference(const struct event *by_time, int n, int64_t *expected) {
     int64_t stack[MOST];
     int depth = 0;
     for (int i = 0; i < n; i++) {
-        if (!by_time[i].death) stack[depth++] = by_time[i].id;
-        else if (depth) expected[stack[--depth]] = by_time[i].id;
+        if (!by_time[i].death)
+            stack[depth++] = by_time[i].id;
+        else if (depth)
+            expected[stack[--depth]] = by_time[i].id;
     }
 }
 
@@ -99,8 +101,8 @@ static void long_random_runs(void **state) {
     }
 }
 
-/* One thread allocates, another releases; a pass brings all of the first before all of the second. Addresses come again, so
- * without forgetting the table would grow for ever. */
+/* One thread allocates, another releases; a pass brings all of the first before all of the second. Addresses come
+ * again, so without forgetting the table would grow for ever. */
 static void memory_is_bounded(void **state) {
     (void)state;
     struct life *l = life_new(note, NULL);

@@ -47,7 +47,9 @@ static struct acct_ev_blas *write_blas(const char *routine, uint64_t now) {
     return b;
 }
 
-static int read_one(void) { return ring_read(&reader, ring_reader_head(&reader), &record); }
+static int read_one(void) {
+    return ring_read(&reader, ring_reader_head(&reader), &record);
+}
 
 /* Records of several lengths and texts, many times round both rings. */
 static void everything_comes_out_in_order(void **state) {
@@ -55,7 +57,8 @@ static void everything_comes_out_in_order(void **state) {
     char name[100];
     for (uint64_t i = 1; i < 5000; i++) {
         int length = snprintf(name, sizeof name, "%0*llu", (int)(1 + i % 90), (unsigned long long)i);
-        if (i % 3) assert_non_null(write_blas(name, i));
+        if (i % 3)
+            assert_non_null(write_blas(name, i));
         else {
             struct acct_ev_free *f = ring_begin(&writer, ACCT_EV_FREE, sizeof *f, i);
             assert_non_null(f);
@@ -68,7 +71,8 @@ static void everything_comes_out_in_order(void **state) {
         if (i % 3) {
             assert_int_equal(record.texts[0].length, length);
             assert_memory_equal(record.texts[0].bytes, name, length);
-        } else assert_int_equal(((struct acct_ev_free *)(void *)record.u.bytes)->address, i);
+        } else
+            assert_int_equal(((struct acct_ev_free *)(void *)record.u.bytes)->address, i);
         assert_int_equal(read_one(), 0);
         ring_release(&reader);
     }
@@ -117,7 +121,8 @@ static void limit_is_kept(void **state) {
     assert_int_equal(ring_read(&reader, limit, &record), 0);
 }
 
-/* ---- corrupt records: one valid record, one field of it spoilt ---------------------------------------------------- */
+/* ---- corrupt records: one valid record, one field of it spoilt ----------------------------------------------------
+ */
 
 static void refused(const char *fault) {
     ring_commit(&writer);
@@ -221,11 +226,11 @@ static void bad_geometry_is_refused(void **state) {
     (void)state;
     struct acct_control good = *control;
     struct ring_map m;
-#define SPOIL(field, value)                                                                                            \
-    do {                                                                                                               \
-        *control = good;                                                                                               \
-        control->field = value;                                                                                        \
-        assert_int_equal(ring_map_check(&m, control, good.total_bytes, err, sizeof err), -1);                          \
+#define SPOIL(field, value)                                                                   \
+    do {                                                                                      \
+        *control = good;                                                                      \
+        control->field = value;                                                               \
+        assert_int_equal(ring_map_check(&m, control, good.total_bytes, err, sizeof err), -1); \
     } while (0)
     SPOIL(magic, 1);
     SPOIL(version, 99);

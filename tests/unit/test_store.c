@@ -1,4 +1,5 @@
-/* The store: what a fresh trace contains, and that each kind of bad file is refused with its own code and a usable line. */
+/* The store: what a fresh trace contains, and that each kind of bad file is refused with its own code and a usable
+ * line. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
