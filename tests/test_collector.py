@@ -415,6 +415,26 @@ def test_size_limit(here):
     assert (1 << 19) < os.path.getsize(db) < 3 << 20
 
 
+def test_network_file_system(here):
+    """No write-ahead log there. Readers lock writers out for a while then, which costs nothing but patience."""
+    env = {'LD_PRELOAD': os.path.join(BUILD, 'tests', 'nfs_shim.so'), 'ACCT_COMMIT_INTERVAL': '20'}
+    p = subprocess.Popen([FAKE, collector(here), 'paced', '20000', 'exit', '0'], env=clean_env(**env), cwd=here)
+    path = wait_for(lambda: list(here.glob('*.db')), 'a trace')[0]
+    wait_for(lambda: sql(path, 'SELECT count(*) FROM op')[0][0] > 0, 'rows')
+    assert sql(path, 'PRAGMA journal_mode') == [('delete',)] and not os.path.exists(f'{path}-wal')
+    reader = sqlite3.connect(path, isolation_level=None)
+    for _ in range(3):
+        reader.execute('BEGIN')
+        reader.execute('SELECT count(*) FROM op').fetchone()
+        time.sleep(0.1)
+        reader.execute('COMMIT')
+    reader.close()
+    assert p.wait(60) == 0
+    db = only_trace(here)
+    assert sql(db, 'SELECT count(*) FROM op') == [(40000,)] and sql(db, 'SELECT * FROM lost') == []
+    assert meta(db)['state'] == 'complete'
+
+
 # ---- listening ----------------------------------------------------------------------------------------------------------
 
 class Listener:

@@ -38,7 +38,7 @@ LIBS_collect_name = $(STORE_LIBS)
 
 # Fuzzers (clang only). `make fuzz` runs each of $(FUZZERS) for FUZZ_SECONDS; make check does so briefly.
 FUZZ_SECONDS ?= 60
-FUZZ_RING_SRC := tests/fuzz/fuzz_ring.c trace/ring.c trace/ring_read.c trace/collect_rows.c trace/collect_life.c trace/collect_text.c $(STORE_SRC)
+FUZZ_RING_SRC := tests/fuzz/fuzz_ring.c trace/ring.c trace/ring_read.c trace/collect_rows.c trace/collect_bind.c trace/collect_life.c trace/collect_text.c $(STORE_SRC)
 $(BUILD)/fuzz/fuzz_ring: $(FUZZ_RING_SRC) $(wildcard trace/*.h) trace/events.def $(BUILD)/gen/store_schema.h
 	@mkdir -p $(@D)
 	$(CLANG) $(CPPFLAGS_ALL) -std=c11 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined $(FUZZ_RING_SRC) -o $@ $(STORE_LIBS)
@@ -48,3 +48,9 @@ TEST_PROGRAMS += $(BUILD)/fuzz/fuzz_ring
 .PHONY: fuzz
 fuzz: $(FUZZERS)
 	for f in $(FUZZERS); do $$f -max_total_time=$(FUZZ_SECONDS) -verbosity=0 || exit 1; done
+
+# Makes a file system look like NFS to the collector, for the tests.
+$(BUILD)/tests/nfs_shim.so: $(call objs,tests/support/nfs_shim.c)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_ALL) -shared $^ -o $@
+TEST_PROGRAMS += $(BUILD)/tests/nfs_shim.so
