@@ -106,6 +106,7 @@ unit: $(UNIT_BIN)
 INSTALL_BIN = acct acct-collect
 INSTALL_DOC = README.md NEWS.md LICENSE $(wildcard docs/*.md)
 INSTALL_MAN = $(wildcard docs/man/*.1 $(BUILD)/man/*.1)
+INSTALL_MAN7 = $(wildcard docs/man/*.7 $(BUILD)/man/*.7)
 install: all
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin lib/acct/vgpu include/acct share/man/man1 share/man/man7 share/doc/acct)
 	install $(addprefix $(BUILD)/,$(INSTALL_BIN)) $(DESTDIR)$(PREFIX)/bin/
@@ -114,12 +115,11 @@ install: all
 	install -m 644 $(wildcard include/acct/*.h) $(DESTDIR)$(PREFIX)/include/acct/
 	install -m 644 $(INSTALL_DOC) $(DESTDIR)$(PREFIX)/share/doc/acct/
 	$(if $(INSTALL_MAN),install -m 644 $(INSTALL_MAN) $(DESTDIR)$(PREFIX)/share/man/man1/)
-	install -m 644 $(BUILD)/man/libacct.7 $(DESTDIR)$(PREFIX)/share/man/man7/
+	$(if $(INSTALL_MAN7),install -m 644 $(INSTALL_MAN7) $(DESTDIR)$(PREFIX)/share/man/man7/)
 	@[ -n "$(DESTDIR)" ] || echo "Installed. For LD_PRELOAD=libacct.so by its bare name, type: ldconfig   (and $(PREFIX)/lib must be in /etc/ld.so.conf)"
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,$(INSTALL_BIN)) $(DESTDIR)$(PREFIX)/lib/libacct.so
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/man1/,$(notdir $(INSTALL_MAN)))
-	rm -f $(DESTDIR)$(PREFIX)/share/man/man7/libacct.7
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/,$(addprefix man1/,$(notdir $(INSTALL_MAN))) $(addprefix man7/,$(notdir $(INSTALL_MAN7))))
 	rm -rf $(addprefix $(DESTDIR)$(PREFIX)/,lib/acct include/acct share/doc/acct)
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

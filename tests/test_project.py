@@ -127,6 +127,7 @@ def test_deps_unpacks_wheels(tmp_path, complete):
             ('nvidia-cuda-nvcc', '13.0.1', {'bin/nvcc': '#!/bin/sh\n'}), ('nvidia-cuda-crt', '13.0.1', {'include/crt/host_defines.h': ''}),
             ('nvidia-nvvm', '13.0.1', {'nvvm/bin/cicc': ''}), ('nvidia-cuda-cccl', '13.0.1', {'include/nv/target': ''}),
             ('nvidia-cuda-cupti', '13.0.1', {'lib/libcupti.so.13': ''}),
+            ('nvidia-cuda-profiler-api', '13.0.1', {'include/cuda_profiler_api.h': ''}),
             ('nvidia-cublas', '13.1.0', {'include/cublas_v2.h': '', **({'lib/libcublas.so.13': ''} if complete else {})})]:
         wheel(shop, name, version, files)
     out = tmp_path / 'b' / 'deps.mk'
@@ -185,7 +186,7 @@ def test_install(tmp_path):
     r = make(f'BUILD={BUILD}', f'PREFIX={prefix}', 'install')
     assert r.returncode == 0 and 'ldconfig' in r.stdout, r.stderr
     for f in ('bin/acct', 'bin/acct-collect', 'lib/libacct.so', 'lib/acct/vgpu/libcudart.so.13', 'lib/acct/vgpu/libcublas.so.13',
-              'include/acct/vgpu.h', 'share/doc/acct/README.md', 'share/doc/acct/FORMAT.md', 'share/man/man1/acct.1'):
+              'include/acct/vgpu.h', 'share/doc/acct/README.md', 'share/doc/acct/FORMAT.md', 'share/man/man1/acct.1', 'share/man/man7/libacct.7'):
         assert (prefix / f).exists(), f
     # What is installed is complete: it traces without the build folder's help.
     train = shutil.copy(os.path.join(BUILD, 'train'), tmp_path)
@@ -193,6 +194,9 @@ def test_install(tmp_path):
     assert r.returncode == 0, r.stderr
     env = {'LD_PRELOAD': 'libacct.so', 'ACCT_OUTPUT': 'b.db', 'LD_LIBRARY_PATH': f'{prefix}/lib:{prefix}/lib/acct/vgpu'}
     assert run(train, '--steps', '3', cwd=tmp_path, env=env).returncode == 0
+    end = time.time() + 60 # the library does not wait for the analysis
+    while os.path.exists(tmp_path / 'b.db-wal') and time.time() < end:
+        time.sleep(0.05)
     for db in ('a.db', 'b.db'):
         r = run(prefix / 'bin/acct', 'query', '--format', 'csv', db, 'select count(*) from step where complete', cwd=tmp_path)
         assert r.stdout.split()[-1] == '3', r.stdout + r.stderr
