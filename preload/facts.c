@@ -15,23 +15,40 @@ extern char **environ;
 #endif
 #define SCRATCH_BYTES (1u << 20)
 
-/* ---- process ---------------------------------------------------------------------------------------------------------- */
+/* ---- process
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* Variables that change what CUDA computes or allocates. A name that ends in * is a prefix. */
 static const char *const told_variables[] = {
-    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_DEVICE_MAX_CONNECTIONS",
-    "CUDA_MANAGED_FORCE_DEVICE_ALLOC", "CUDA_FORCE_PTX_JIT", "CUDA_DISABLE_PTX_JIT", "CUBLAS_WORKSPACE_CONFIG",
-    "CUBLASLT_WORKSPACE_SIZE", "CUBLAS_EMULATE*", "NVIDIA_TF32_OVERRIDE", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
-    "PYTORCH_NO_CUDA_MEMORY_CACHING", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "TF_FORCE_GPU_ALLOW_GROWTH", "XLA_PYTHON_CLIENT_*",
-    "XLA_FLAGS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ACCT_VGPU*",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_MODULE_LOADING",
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_MANAGED_FORCE_DEVICE_ALLOC",
+    "CUDA_FORCE_PTX_JIT",
+    "CUDA_DISABLE_PTX_JIT",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "CUBLASLT_WORKSPACE_SIZE",
+    "CUBLAS_EMULATE*",
+    "NVIDIA_TF32_OVERRIDE",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "TF_FORCE_GPU_ALLOW_GROWTH",
+    "XLA_PYTHON_CLIENT_*",
+    "XLA_FLAGS",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "ACCT_VGPU*",
 };
 
 static int is_told(const char *variable) {
     for (size_t i = 0; i < sizeof told_variables / sizeof *told_variables; i++) {
         size_t n = strlen(told_variables[i]);
         int prefix = told_variables[i][n - 1] == '*';
-        if (!strncmp(variable, told_variables[i], n - (size_t)prefix) && (prefix || variable[n] == '='))
-            return 1;
+        if (!strncmp(variable, told_variables[i], n - (size_t)prefix) && (prefix || variable[n] == '=')) return 1;
     }
     return 0;
 }
@@ -40,8 +57,7 @@ static struct acct_text tell_environment(struct ring_writer *w, char *scratch) {
     size_t at = 0;
     for (char **e = environ; e && *e; e++) {
         size_t n = strlen(*e) + 1;
-        if (!is_told(*e) || at + n > SCRATCH_BYTES)
-            continue;
+        if (!is_told(*e) || at + n > SCRATCH_BYTES) continue;
         memcpy(scratch + at, *e, n);
         at += n;
     }
@@ -51,10 +67,9 @@ static struct acct_text tell_environment(struct ring_writer *w, char *scratch) {
 static struct acct_text tell_argv(struct ring_writer *w, char *scratch) {
     int fd = sys_open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
     size_t at = 0;
-    for (long n = 1; fd >= 0 && n > 0 && at < SCRATCH_BYTES; at += n > 0 ? (size_t)n : 0)
+    for (long n = 1; fd >= 0 && n > 0 && at<SCRATCH_BYTES; at += n> 0 ? (size_t)n : 0)
         n = sys_read(fd, scratch + at, SCRATCH_BYTES - at);
-    if (fd >= 0)
-        sys_close(fd);
+    if (fd >= 0) sys_close(fd);
     return ring_text(w, fd >= 0 && at < SCRATCH_BYTES ? scratch : NULL, at);
 }
 
@@ -66,8 +81,7 @@ void facts_tell_process(struct ring_writer *w) {
     struct timespec utc;
     struct acct_ev_process *r = ring_begin(w, ACCT_EV_PROCESS, sizeof *r, hook_now());
     char *scratch = mmap(NULL, SCRATCH_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (!r || scratch == MAP_FAILED)
-        return;
+    if (!r || scratch == MAP_FAILED) return;
     clock_gettime(CLOCK_REALTIME, &utc);
     r->utc_ns = (uint64_t)utc.tv_sec * 1000000000u + (uint64_t)utc.tv_nsec;
     r->pid = sys_getpid();
@@ -81,7 +95,8 @@ void facts_tell_process(struct ring_writer *w) {
     ring_commit(w);
 }
 
-/* ---- device ----------------------------------------------------------------------------------------------------------- */
+/* ---- device
+ * ----------------------------------------------------------------------------------------------------------- */
 
 typedef int get_int_fn(int *);
 typedef int attribute_fn(int *, int, int);
@@ -105,8 +120,7 @@ int facts_current_device(void) {
     int ordinal = -1;
     if (!f) {
         f = (get_int_fn *)real_find_quietly("cudaGetDevice", "cudart");
-        if (!f)
-            return -1;
+        if (!f) return -1;
         atomic_store_explicit(&get_device, f, memory_order_relaxed);
     }
     return f(&ordinal) == 0 ? ordinal : -1;
@@ -123,8 +137,7 @@ static void tell_virtual(struct ring_writer *w, struct acct_ev_device *r) {
     struct acct_vgpu_device v;
     memset(&v, 0, sizeof v);
     v.struct_bytes = sizeof v;
-    if (!ask || ask(r->ordinal, &v) != 0)
-        return;
+    if (!ask || ask(r->ordinal, &v) != 0) return;
     v.peak_source[sizeof v.peak_source - 1] = 0;
     r->clock = v.clock;
     r->peak_fp32 = v.peak_fp32;
@@ -138,14 +151,12 @@ void facts_tell_device(struct ring_writer *w, int ordinal) {
     attribute_fn *ask = (attribute_fn *)real_find_quietly("cudaDeviceGetAttribute", "cudart");
     properties_fn *properties = (properties_fn *)real_find_quietly("cudaGetDeviceProperties_v2", "cudart");
     struct properties p;
-    if (!properties)
-        properties = (properties_fn *)real_find_quietly("cudaGetDeviceProperties", "cudart");
+    if (!properties) properties = (properties_fn *)real_find_quietly("cudaGetDeviceProperties", "cudart");
     memset(&p, 0, sizeof p);
     int clean = peek && peek() == 0;
     int known = properties && properties(&p, ordinal) == 0;
     struct acct_ev_device *r = ring_begin(w, ACCT_EV_DEVICE, sizeof *r, hook_now());
-    if (!r)
-        return;
+    if (!r) return;
     p.name[sizeof p.name - 1] = 0;
     r->ordinal = ordinal;
     r->name = ring_text(w, known ? p.name : NULL, strlen(p.name));
@@ -163,34 +174,32 @@ void facts_tell_device(struct ring_writer *w, int ordinal) {
         clear();
 }
 
-/* ---- ring pages ------------------------------------------------------------------------------------------------------- */
+/* ---- ring pages
+ * ------------------------------------------------------------------------------------------------------- */
 
-/* Kernels before 5.14 have no MADV_POPULATE_WRITE. A copy of one byte of each page onto itself, made by the kernel, has the
- * same effect, and fails where a touch would be SIGBUS. The bytes are either unused or written by this thread only. */
+/* Kernels before 5.14 have no MADV_POPULATE_WRITE. A copy of one byte of each page onto itself, made by the kernel, has
+ * the same effect, and fails where a touch would be SIGBUS. The bytes are either unused or written by this thread only.
+ */
 static int touch_pages(unsigned char *p, size_t bytes) {
     enum { PAGES = 512, PAGE = 4096 };
     struct iovec v[PAGES];
     for (size_t at = 0; at < bytes;) {
         unsigned n = 0;
-        for (; n < PAGES && at < bytes; n++, at += PAGE)
-            v[n] = (struct iovec){p + at, 1};
-        if (syscall(SYS_process_vm_readv, sys_getpid(), v, n, v, n, 0) != (long)n)
-            return 0;
+        for (; n < PAGES && at < bytes; n++, at += PAGE) v[n] = (struct iovec){p + at, 1};
+        if (syscall(SYS_process_vm_readv, sys_getpid(), v, n, v, n, 0) != (long)n) return 0;
     }
     return 1;
 }
 
 static int make_present(struct acct_control *c, int ring) {
     unsigned char *area = (unsigned char *)c + ring_area_offset(c, (unsigned)ring);
-    if (madvise(area, c->ring_stride, MADV_POPULATE_WRITE) == 0)
-        return 1;
+    if (madvise(area, c->ring_stride, MADV_POPULATE_WRITE) == 0) return 1;
     return errno == EINVAL && touch_pages(area, c->ring_stride);
 }
 
 int facts_claim_ring(struct acct_control *c) {
     int ring = ring_claim(c);
-    if (ring < 0 || make_present(c, ring))
-        return ring;
+    if (ring < 0 || make_present(c, ring)) return ring;
     atomic_store_explicit(&c->ring_state[ring], ACCT_RING_FREE, memory_order_release);
     return -1;
 }

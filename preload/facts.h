@@ -1,4 +1,5 @@
-/* The INFO records: what the process and its devices are; and rings made safe to touch. Called with the hook's depth raised. */
+/* The INFO records: what the process and its devices are; and rings made safe to touch. Called with the hook's depth
+ * raised. */
 #ifndef ACCT_PRELOAD_FACTS_H
 #define ACCT_PRELOAD_FACTS_H
 

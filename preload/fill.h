@@ -1,5 +1,5 @@
-/* What the rows of preload/api.table call: each writes the record of one call. Arguments are the program's own; outputs and
- * memory behind pointers are looked at after success only. Addresses are passed as integers. */
+/* What the rows of preload/api.table call: each writes the record of one call. Arguments are the program's own; outputs
+ * and memory behind pointers are looked at after success only. Addresses are passed as integers. */
 #ifndef ACCT_PRELOAD_FILL_H
 #define ACCT_PRELOAD_FILL_H
 
@@ -14,20 +14,22 @@
 #define STREAM_PER_THREAD(s) ((s) ? ADDRESS(s) : ADDRESS(cudaStreamPerThread))
 #define NO_STREAM ACCT_NO_STREAM
 
-/* ---- runtime (fill_runtime.c) ----------------------------------------------------------------------------------------- */
+/* ---- runtime (fill_runtime.c)
+ * ----------------------------------------------------------------------------------------- */
 
 /* `at`: where the function stores the address, or NULL where the call gets none (size 0). */
 void fill_alloc(struct hook_call *k, void *const *at, size_t bytes, uint32_t memory, uint64_t stream);
 void fill_alloc_pitch(struct hook_call *k, void *const *at, const size_t *pitch, size_t width, size_t height);
 void fill_alloc_3d(struct hook_call *k, const struct cudaPitchedPtr *p, struct cudaExtent extent);
-void fill_alloc_array(struct hook_call *k, void *const *at, const struct cudaChannelFormatDesc *desc, size_t width, size_t height,
-                      size_t depth, unsigned levels);
+void fill_alloc_array(struct hook_call *k, void *const *at, const struct cudaChannelFormatDesc *desc, size_t width,
+                      size_t height, size_t depth, unsigned levels);
 void fill_register(struct hook_call *k, void *at, size_t bytes);
 void fill_free(struct hook_call *k, const void *at, uint32_t memory, uint64_t stream);
 
-void fill_copy(struct hook_call *k, const void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind, uint64_t stream);
-void fill_copy_2d(struct hook_call *k, const void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width,
-                  size_t height, enum cudaMemcpyKind kind, uint64_t stream);
+void fill_copy(struct hook_call *k, const void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind,
+               uint64_t stream);
+void fill_copy_2d(struct hook_call *k, const void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+                  size_t width, size_t height, enum cudaMemcpyKind kind, uint64_t stream);
 void fill_copy_3d(struct hook_call *k, const struct cudaMemcpy3DParms *p, uint64_t stream);
 void fill_copy_3d_peer(struct hook_call *k, const struct cudaMemcpy3DPeerParms *p, uint64_t stream);
 void fill_copy_peer(struct hook_call *k, const void *dst, int dst_device, const void *src, int src_device, size_t bytes,
@@ -37,11 +39,12 @@ void fill_copy_to_symbol(struct hook_call *k, const void *symbol, const void *sr
 void fill_copy_from_symbol(struct hook_call *k, const void *dst, const void *symbol, size_t bytes, size_t offset,
                            enum cudaMemcpyKind kind, uint64_t stream);
 /* cublasSetVector, …: rows of `width` bytes, `pitch` bytes apart; width == pitch on both sides is one piece. */
-void fill_copy_rows(struct hook_call *k, const void *dst, int64_t dst_pitch, const void *src, int64_t src_pitch, int64_t width,
-                    int64_t rows, enum cudaMemcpyKind kind, uint64_t stream);
+void fill_copy_rows(struct hook_call *k, const void *dst, int64_t dst_pitch, const void *src, int64_t src_pitch,
+                    int64_t width, int64_t rows, enum cudaMemcpyKind kind, uint64_t stream);
 
 void fill_memset(struct hook_call *k, const void *dst, int value, size_t bytes, uint64_t stream);
-void fill_memset_2d(struct hook_call *k, const void *dst, size_t pitch, int value, size_t width, size_t height, uint64_t stream);
+void fill_memset_2d(struct hook_call *k, const void *dst, size_t pitch, int value, size_t width, size_t height,
+                    uint64_t stream);
 void fill_memset_3d(struct hook_call *k, struct cudaPitchedPtr p, int value, struct cudaExtent extent, uint64_t stream);
 
 void fill_stream_create(struct hook_call *k, const cudaStream_t *s, unsigned flags, int priority);
@@ -50,7 +53,8 @@ void fill_event_create(struct hook_call *k, const cudaEvent_t *event);
 void fill_event(struct hook_call *k, uint32_t act, cudaEvent_t event, uint64_t stream);
 void fill_sync(struct hook_call *k, uint32_t scope, uint64_t stream, cudaEvent_t event);
 
-/* ---- cuBLAS (fill_blas.c) --------------------------------------------------------------------------------------------- */
+/* ---- cuBLAS (fill_blas.c)
+ * --------------------------------------------------------------------------------------------- */
 
 void fill_workspace(struct hook_call *k, const void *handle, const void *at, size_t bytes);
 

@@ -2,13 +2,14 @@
 #include "preload/fill.h"
 
 /* RECORD(r, ALLOC, alloc, stream): r is the record in place, or the function returns: the ring was full. */
-#define RECORD(r, EV, ev, stream)                                                                                      \
-    struct acct_ev_##ev *r = hook_record(k, ACCT_EV_##EV, sizeof *r, (stream));                                        \
-    if (!r)                                                                                                            \
-    return
+#define RECORD(r, EV, ev, stream)                                               \
+    struct acct_ev_##ev *r = hook_record(k, ACCT_EV_##EV, sizeof *r, (stream)); \
+    if (!r) return
 
 /* Sizes come from the program: one that does not fit into 63 bits is a failed call's, and is shown as not known. */
-static int64_t bytes_of(size_t n) { return n > INT64_MAX ? ACCT_NULL_I64 : (int64_t)n; }
+static int64_t bytes_of(size_t n) {
+    return n > INT64_MAX ? ACCT_NULL_I64 : (int64_t)n;
+}
 
 static int64_t product(size_t a, size_t b) {
     size_t n;
@@ -20,7 +21,8 @@ static int64_t product3(size_t a, size_t b, size_t c) {
     return __builtin_mul_overflow(a, b, &n) ? ACCT_NULL_I64 : product(n, c);
 }
 
-/* ---- memory ----------------------------------------------------------------------------------------------------------- */
+/* ---- memory
+ * ----------------------------------------------------------------------------------------------------------- */
 
 static void alloc(struct hook_call *k, uint64_t address, int64_t bytes, uint32_t memory, uint64_t stream) {
     RECORD(r, ALLOC, alloc, stream);
@@ -42,12 +44,14 @@ void fill_alloc_pitch(struct hook_call *k, void *const *at, const size_t *pitch,
 
 void fill_alloc_3d(struct hook_call *k, const struct cudaPitchedPtr *p, struct cudaExtent e) {
     int some = k->status == 0 && e.width && e.height && e.depth;
-    alloc(k, some ? ADDRESS(p->ptr) : 0, product3(some ? p->pitch : e.width, e.height, e.depth), ACCT_memory_DEVICE, NO_STREAM);
+    alloc(k, some ? ADDRESS(p->ptr) : 0, product3(some ? p->pitch : e.width, e.height, e.depth), ACCT_memory_DEVICE,
+          NO_STREAM);
 }
 
-/* An array's layout is opaque: the bytes are those of its elements. A dimension of 0 is one that the array does not have. */
-void fill_alloc_array(struct hook_call *k, void *const *at, const struct cudaChannelFormatDesc *d, size_t width, size_t height,
-                      size_t depth, unsigned levels) {
+/* An array's layout is opaque: the bytes are those of its elements. A dimension of 0 is one that the array does not
+ * have. */
+void fill_alloc_array(struct hook_call *k, void *const *at, const struct cudaChannelFormatDesc *d, size_t width,
+                      size_t height, size_t depth, unsigned levels) {
     if (k->status) {
         alloc(k, 0, ACCT_NULL_I64, ACCT_memory_ARRAY, NO_STREAM);
         return;
@@ -71,16 +75,23 @@ void fill_free(struct hook_call *k, const void *at, uint32_t memory, uint64_t st
     hook_commit(k);
 }
 
-/* ---- copies ----------------------------------------------------------------------------------------------------------- */
+/* ---- copies
+ * ----------------------------------------------------------------------------------------------------------- */
 
 static uint32_t direction(enum cudaMemcpyKind kind) {
     switch (kind) {
-    case cudaMemcpyHostToHost: return ACCT_direction_H2H;
-    case cudaMemcpyHostToDevice: return ACCT_direction_H2D;
-    case cudaMemcpyDeviceToHost: return ACCT_direction_D2H;
-    case cudaMemcpyDeviceToDevice: return ACCT_direction_D2D;
-    case cudaMemcpyDefault: return ACCT_direction_DEFAULT;
-    default: return 0;
+    case cudaMemcpyHostToHost:
+        return ACCT_direction_H2H;
+    case cudaMemcpyHostToDevice:
+        return ACCT_direction_H2D;
+    case cudaMemcpyDeviceToHost:
+        return ACCT_direction_D2H;
+    case cudaMemcpyDeviceToDevice:
+        return ACCT_direction_D2D;
+    case cudaMemcpyDefault:
+        return ACCT_direction_DEFAULT;
+    default:
+        return 0;
     }
 }
 
@@ -110,24 +121,24 @@ static void copy(struct hook_call *k, uint64_t dst, uint64_t src, int64_t bytes,
     hook_commit(k);
 }
 
-void fill_copy(struct hook_call *k, const void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind, uint64_t stream) {
+void fill_copy(struct hook_call *k, const void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind,
+               uint64_t stream) {
     copy(k, ADDRESS(dst), ADDRESS(src), bytes_of(bytes), direction(kind), plain, no_devices, stream);
 }
 
-void fill_copy_2d(struct hook_call *k, const void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t width,
-                  size_t height, enum cudaMemcpyKind kind, uint64_t stream) {
+void fill_copy_2d(struct hook_call *k, const void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+                  size_t width, size_t height, enum cudaMemcpyKind kind, uint64_t stream) {
     struct rows rows = {bytes_of(width), bytes_of(height), bytes_of(dst_pitch), bytes_of(src_pitch)};
     copy(k, ADDRESS(dst), ADDRESS(src), product(width, height), direction(kind), rows, no_devices, stream);
 }
 
-void fill_copy_rows(struct hook_call *k, const void *dst, int64_t dst_pitch, const void *src, int64_t src_pitch, int64_t width,
-                    int64_t rows, enum cudaMemcpyKind kind, uint64_t stream) {
+void fill_copy_rows(struct hook_call *k, const void *dst, int64_t dst_pitch, const void *src, int64_t src_pitch,
+                    int64_t width, int64_t rows, enum cudaMemcpyKind kind, uint64_t stream) {
     int64_t bytes;
     struct rows shape = {width, rows, dst_pitch, src_pitch};
-    if (__builtin_mul_overflow(width, rows, &bytes) || bytes < 0)
-        bytes = ACCT_NULL_I64;
-    copy(k, ADDRESS(dst), ADDRESS(src), bytes, direction(kind), width == dst_pitch && width == src_pitch ? plain : shape, no_devices,
-         stream);
+    if (__builtin_mul_overflow(width, rows, &bytes) || bytes < 0) bytes = ACCT_NULL_I64;
+    copy(k, ADDRESS(dst), ADDRESS(src), bytes, direction(kind),
+         width == dst_pitch && width == src_pitch ? plain : shape, no_devices, stream);
 }
 
 void fill_copy_peer(struct hook_call *k, const void *dst, int dst_device, const void *src, int src_device, size_t bytes,
@@ -141,8 +152,7 @@ static size_t element_bytes(cudaArray_t array) {
     typedef cudaError_t info_fn(struct cudaChannelFormatDesc *, struct cudaExtent *, unsigned *, cudaArray_t);
     info_fn *info = (info_fn *)real_find_quietly("cudaArrayGetInfo", "cudart");
     struct cudaChannelFormatDesc d;
-    if (!info || info(&d, NULL, NULL, array) != cudaSuccess)
-        return 0;
+    if (!info || info(&d, NULL, NULL, array) != cudaSuccess) return 0;
     return (size_t)(d.x + d.y + d.z + d.w) / 8;
 }
 
@@ -150,8 +160,8 @@ static uint64_t side_3d(cudaArray_t array, struct cudaPitchedPtr p, struct cudaP
     return array ? ADDRESS(array) : ADDRESS(p.ptr) + (at.z * p.ysize + at.y) * p.pitch + at.x;
 }
 
-static void copy_3d(struct hook_call *k, uint64_t dst, uint64_t src, cudaArray_t array, struct cudaExtent e, uint32_t way,
-                    size_t dst_pitch, size_t src_pitch, struct devices devices, uint64_t stream) {
+static void copy_3d(struct hook_call *k, uint64_t dst, uint64_t src, cudaArray_t array, struct cudaExtent e,
+                    uint32_t way, size_t dst_pitch, size_t src_pitch, struct devices devices, uint64_t stream) {
     size_t element = array && k->status == 0 ? element_bytes(array) : 1;
     int64_t width = element ? product(e.width, element) : ACCT_NULL_I64;
     int64_t bytes = width < 0 ? ACCT_NULL_I64 : product3((size_t)width, e.height, e.depth);
@@ -191,18 +201,21 @@ static uint64_t symbol_address(struct hook_call *k, const void *symbol, size_t o
 
 void fill_copy_to_symbol(struct hook_call *k, const void *symbol, const void *src, size_t bytes, size_t offset,
                          enum cudaMemcpyKind kind, uint64_t stream) {
-    copy(k, symbol_address(k, symbol, offset), ADDRESS(src), bytes_of(bytes), direction(kind), plain, no_devices, stream);
+    copy(k, symbol_address(k, symbol, offset), ADDRESS(src), bytes_of(bytes), direction(kind), plain, no_devices,
+         stream);
 }
 
 void fill_copy_from_symbol(struct hook_call *k, const void *dst, const void *symbol, size_t bytes, size_t offset,
                            enum cudaMemcpyKind kind, uint64_t stream) {
-    copy(k, ADDRESS(dst), symbol_address(k, symbol, offset), bytes_of(bytes), direction(kind), plain, no_devices, stream);
+    copy(k, ADDRESS(dst), symbol_address(k, symbol, offset), bytes_of(bytes), direction(kind), plain, no_devices,
+         stream);
 }
 
-/* ---- memsets ---------------------------------------------------------------------------------------------------------- */
+/* ---- memsets
+ * ---------------------------------------------------------------------------------------------------------- */
 
-static void set(struct hook_call *k, const void *dst, int value, int64_t bytes, int64_t width, int64_t height, int64_t pitch,
-                uint64_t stream) {
+static void set(struct hook_call *k, const void *dst, int value, int64_t bytes, int64_t width, int64_t height,
+                int64_t pitch, uint64_t stream) {
     RECORD(r, MEMSET, memset, stream);
     r->dst = ADDRESS(dst);
     r->bytes = bytes;
@@ -218,7 +231,8 @@ void fill_memset(struct hook_call *k, const void *dst, int value, size_t bytes, 
     set(k, dst, value, bytes_of(bytes), ACCT_NULL_I64, ACCT_NULL_I64, ACCT_NULL_I64, stream);
 }
 
-void fill_memset_2d(struct hook_call *k, const void *dst, size_t pitch, int value, size_t width, size_t height, uint64_t stream) {
+void fill_memset_2d(struct hook_call *k, const void *dst, size_t pitch, int value, size_t width, size_t height,
+                    uint64_t stream) {
     set(k, dst, value, product(width, height), bytes_of(width), bytes_of(height), bytes_of(pitch), stream);
 }
 
@@ -228,7 +242,8 @@ void fill_memset_3d(struct hook_call *k, struct cudaPitchedPtr p, int value, str
         rows ? product(e.height, e.depth) : ACCT_NULL_I64, rows ? bytes_of(p.pitch) : ACCT_NULL_I64, stream);
 }
 
-/* ---- order ------------------------------------------------------------------------------------------------------------ */
+/* ---- order
+ * ------------------------------------------------------------------------------------------------------------ */
 
 void fill_stream_create(struct hook_call *k, const cudaStream_t *s, unsigned flags, int priority) {
     RECORD(r, STREAM, stream, k->status == 0 ? ADDRESS(*s) : NO_STREAM);

@@ -14,8 +14,7 @@ static _Atomic uint32_t api_told[API_COUNT];
 static void tell_thread(struct hook_thread *t) {
     char name[17] = "";
     struct acct_ev_thread *r = ring_begin(&t->writer, ACCT_EV_THREAD, sizeof *r, hook_now());
-    if (!r)
-        return;
+    if (!r) return;
     prctl(PR_GET_NAME, name);
     r->tid = sys_gettid();
     r->name = ring_text(&t->writer, name, strlen(name));
@@ -25,8 +24,7 @@ static void tell_thread(struct hook_thread *t) {
 /* Claims a ring and introduces the thread in it. 0: all rings are taken. */
 static int take_ring(struct hook_thread *t) {
     t->ring = facts_claim_ring(life_trace.control);
-    if (t->ring < 0)
-        return 0;
+    if (t->ring < 0) return 0;
     ring_attach(&t->writer, life_trace.control, (unsigned)t->ring);
     return 1;
 }
@@ -34,8 +32,7 @@ static int take_ring(struct hook_thread *t) {
 /* The first ring of a trace begins with the process. */
 static int take_first_ring(void *arg) {
     struct hook_thread *t = arg;
-    if (!take_ring(t))
-        return 0;
+    if (!take_ring(t)) return 0;
     facts_tell_process(&t->writer);
     tell_thread(t);
     return 1;
@@ -43,8 +40,7 @@ static int take_first_ring(void *arg) {
 
 static int attach(struct hook_thread *t) {
     int started = life_start(take_first_ring, t);
-    if (!started)
-        return 0;
+    if (!started) return 0;
     if (started == LIFE_STARTED_BY_OTHER) {
         if (!take_ring(t)) {
             atomic_fetch_add_explicit(&life_trace.control->lost_no_ring, 1, memory_order_relaxed);
@@ -69,16 +65,14 @@ int hook_attach(struct hook_thread *t) {
 
 void hook_thread_end(void *thread) {
     struct hook_thread *t = thread;
-    if (t->generation && t->generation == life_generation())
-        ring_retire(&t->writer, (unsigned)t->ring);
+    if (t->generation && t->generation == life_generation()) ring_retire(&t->writer, (unsigned)t->ring);
     t->generation = 0;
 }
 
 /* An INFO record is no call: where there is no room it is left for later, not counted as lost. */
 static int has_room(struct ring_writer *w, size_t bytes) {
     uint64_t slots = 2 * ((bytes + ACCT_SLOT_BYTES - 1) / ACCT_SLOT_BYTES) + 2; /* with the padding and a LOST record */
-    if (w->head + slots - w->tail <= w->slot_count)
-        return 1;
+    if (w->head + slots - w->tail <= w->slot_count) return 1;
     w->tail = atomic_load_explicit(&w->ring->tail, memory_order_acquire);
     return w->head + slots - w->tail <= w->slot_count;
 }
@@ -86,8 +80,7 @@ static int has_room(struct ring_writer *w, size_t bytes) {
 static void tell_api(struct hook_call *k) {
     struct ring_writer *w = &k->thread->writer;
     struct acct_ev_api *r;
-    if (!has_room(w, sizeof *r) || !(r = ring_begin(w, ACCT_EV_API, sizeof *r, k->start_ns)))
-        return;
+    if (!has_room(w, sizeof *r) || !(r = ring_begin(w, ACCT_EV_API, sizeof *r, k->start_ns))) return;
     const struct real_api *a = &real_apis[k->api];
     r->number = k->api;
     r->name = ring_text(w, a->name, strlen(a->name));
@@ -97,11 +90,9 @@ static void tell_api(struct hook_call *k) {
 }
 
 void *hook_record(struct hook_call *k, uint16_t event, size_t bytes, uint64_t stream) {
-    if (atomic_load_explicit(&api_told[k->api], memory_order_relaxed) != k->generation)
-        tell_api(k);
+    if (atomic_load_explicit(&api_told[k->api], memory_order_relaxed) != k->generation) tell_api(k);
     struct acct_rec *r = ring_begin(&k->thread->writer, event, bytes, k->start_ns);
-    if (!r)
-        return NULL;
+    if (!r) return NULL;
     r->api = k->api;
     r->status = k->status;
     r->device = k->device;
@@ -115,13 +106,11 @@ static _Atomic uint32_t device_told[MAX_DEVICES]; /* generation, as above */
 
 void hook_device(struct hook_call *k) {
     int ordinal = facts_current_device();
-    if (ordinal < 0)
-        return;
+    if (ordinal < 0) return;
     k->device = ordinal;
     if (ordinal >= MAX_DEVICES || atomic_load_explicit(&device_told[ordinal], memory_order_relaxed) == k->generation)
         return;
-    if (!has_room(&k->thread->writer, sizeof(struct acct_ev_device)))
-        return;
+    if (!has_room(&k->thread->writer, sizeof(struct acct_ev_device))) return;
     /* exchange: of two threads that come at once, one tells */
     if (atomic_exchange(&device_told[ordinal], k->generation) != k->generation)
         facts_tell_device(&k->thread->writer, ordinal);

@@ -6,8 +6,8 @@
  *     if (hook_leave(&k, r)) fill_y(&k, …);           the records, after the real call
  *     hook_done(&k);
  *
- * All of it runs in the program's thread: no locks shared with the program, no allocation, errno as the real call left it.
- * Calls made inside another (cuBLAS calling the runtime, a signal handler in between) are not recorded. */
+ * All of it runs in the program's thread: no locks shared with the program, no allocation, errno as the real call left
+ * it. Calls made inside another (cuBLAS calling the runtime, a signal handler in between) are not recorded. */
 #ifndef ACCT_PRELOAD_HOOK_H
 #define ACCT_PRELOAD_HOOK_H
 
@@ -52,11 +52,9 @@ void hook_device(struct hook_call *k);
 /* 1: record this call. */
 static inline int hook_enter(struct hook_call *k, uint32_t api) {
     struct hook_thread *t = &hook_thread;
-    if (t->depth)
-        return 0;
+    if (t->depth) return 0;
     uint32_t now = life_generation();
-    if ((t->generation != now || !now) && !hook_attach(t))
-        return 0;
+    if ((t->generation != now || !now) && !hook_attach(t)) return 0;
     t->depth = 1;
     k->thread = t;
     k->api = api;
@@ -71,10 +69,8 @@ static inline int hook_leave(struct hook_call *k, int32_t status) {
     k->end_ns = hook_now();
     k->status = status;
     k->saved_errno = errno;
-    if (k->generation != life_generation())
-        return 0;
-    if (status == 0)
-        hook_device(k);
+    if (k->generation != life_generation()) return 0;
+    if (status == 0) hook_device(k);
     return 1;
 }
 
@@ -86,10 +82,14 @@ static inline void hook_done(struct hook_call *k) {
 /* Room for the call's record, head filled; NULL if the ring is full. hook_commit publishes it. */
 void *hook_record(struct hook_call *k, uint16_t event, size_t bytes, uint64_t stream);
 
-static inline void hook_commit(struct hook_call *k) { ring_commit(&k->thread->writer); }
+static inline void hook_commit(struct hook_call *k) {
+    ring_commit(&k->thread->writer);
+}
 
 /* For calls that are not recorded but may call recorded ones inside (cublasCreate allocates). */
-static inline void hook_nest(int by) { hook_thread.depth += (uint32_t)by; }
+static inline void hook_nest(int by) {
+    hook_thread.depth += (uint32_t)by;
+}
 
 /* When a thread ends: gives its ring back. The destructor of a pthread key. */
 void hook_thread_end(void *thread);

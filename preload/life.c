@@ -20,14 +20,16 @@ static pthread_key_t thread_key;
 static int thread_key_made;
 static uint32_t last_generation; /* ordinary memory: a child goes on counting from its parent's */
 
-int life_first_complaint(void) { return life_page && !atomic_exchange(&life_page->complained, 1); }
-
-void life_watch_thread(void *thread) {
-    if (thread_key_made)
-        pthread_setspecific(thread_key, thread);
+int life_first_complaint(void) {
+    return life_page && !atomic_exchange(&life_page->complained, 1);
 }
 
-/* ---- start ------------------------------------------------------------------------------------------------------------ */
+void life_watch_thread(void *thread) {
+    if (thread_key_made) pthread_setspecific(thread_key, thread);
+}
+
+/* ---- start
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static int start_here(int (*first)(void *), void *arg) {
     char why[1024] = "no trace: ";
@@ -41,8 +43,7 @@ static int start_here(int (*first)(void *), void *arg) {
         ok = 0;
     }
     sys_signals_restore(&mask);
-    if (!ok)
-        say_once(why, NULL);
+    if (!ok) say_once(why, NULL);
     return ok;
 }
 
@@ -66,23 +67,21 @@ static int wait_for_starter(void) {
     while (atomic_load_explicit(&life_page->state, memory_order_acquire) == LIFE_STARTING && hook_now() < until)
         sys_futex_wait(&life_page->state, LIFE_STARTING, 100, 0);
     uint32_t state = atomic_load_explicit(&life_page->state, memory_order_acquire);
-    if (state == LIFE_STARTING)
-        atomic_fetch_add(&life_page->waited_for, 1);
+    if (state == LIFE_STARTING) atomic_fetch_add(&life_page->waited_for, 1);
     return state == LIFE_ON ? LIFE_STARTED_BY_OTHER : 0;
 }
 
 int life_start(int (*first)(void *arg), void *arg) {
-    if (!life_page)
-        return 0;
+    if (!life_page) return 0;
     uint32_t state = atomic_load_explicit(&life_page->state, memory_order_acquire);
     if (state == LIFE_NONE && atomic_compare_exchange_strong(&life_page->state, &state, LIFE_STARTING))
         return publish(start_here(first, arg));
-    if (state == LIFE_STARTING)
-        return wait_for_starter();
+    if (state == LIFE_STARTING) return wait_for_starter();
     return state == LIFE_ON ? LIFE_STARTED_BY_OTHER : 0;
 }
 
-/* ---- exit ------------------------------------------------------------------------------------------------------------- */
+/* ---- exit
+ * ------------------------------------------------------------------------------------------------------------- */
 
 /* The other end of the socket is closed, as far as the program has left us the descriptor. */
 static int collector_hung_up(void) {
@@ -96,8 +95,7 @@ static int collector_hung_up(void) {
 
 static int collector_is_gone(struct acct_control *c) {
     int pid = (int)atomic_load_explicit(&c->collector_pid, memory_order_acquire);
-    if (pid > 0 && syscall(SYS_kill, pid, 0) != 0 && errno == ESRCH)
-        return 1;
+    if (pid > 0 && syscall(SYS_kill, pid, 0) != 0 && errno == ESRCH) return 1;
     return collector_hung_up();
 }
 
@@ -113,8 +111,7 @@ static void wait_for_commit(struct acct_control *c) {
         }
     }
     uint32_t committed = atomic_load_explicit(&c->committed, memory_order_acquire);
-    if (!committed)
-        say_once("the collector is still writing after ACCT_EXIT_TIMEOUT; it goes on by itself", NULL);
+    if (!committed) say_once("the collector is still writing after ACCT_EXIT_TIMEOUT; it goes on by itself", NULL);
     /* Under acct run, that tells the user. */
     if (committed == 2 && !*acct_env_text(ENV_ACCT_SOCKET)) {
         char line[ACCT_MESSAGE_BYTES];
@@ -124,8 +121,8 @@ static void wait_for_commit(struct acct_control *c) {
     }
 }
 
-/* Registered before main, so it runs last: after the program's own exit handlers and all destructors, whose CUDA calls are
- * recorded like any other. */
+/* Registered before main, so it runs last: after the program's own exit handlers and all destructors, whose CUDA calls
+ * are recorded like any other. */
 static void at_exit(int status, void *unused) {
     (void)unused;
     if (!life_page || atomic_load_explicit(&life_page->state, memory_order_acquire) != LIFE_ON)
@@ -141,16 +138,15 @@ static void at_exit(int status, void *unused) {
     errno = saved;
 }
 
-/* ---- load ------------------------------------------------------------------------------------------------------------- */
+/* ---- load
+ * ------------------------------------------------------------------------------------------------------------- */
 
-/* A page that the kernel wipes in a forked child. NULL where it cannot (before Linux 4.14): then nothing is recorded, for a
- * child would write into its parent's trace. */
+/* A page that the kernel wipes in a forked child. NULL where it cannot (before Linux 4.14): then nothing is recorded,
+ * for a child would write into its parent's trace. */
 static struct life_page *make_page(void) {
     void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED)
-        return NULL;
-    if (madvise(p, 4096, MADV_WIPEONFORK) == 0)
-        return p;
+    if (p == MAP_FAILED) return NULL;
+    if (madvise(p, 4096, MADV_WIPEONFORK) == 0) return p;
     munmap(p, 4096);
     return NULL;
 }
@@ -163,8 +159,7 @@ __attribute__((constructor)) static void load(void) {
         say_remember_stderr();
         spawn_remember_paths();
         thread_key_made = pthread_key_create(&thread_key, hook_thread_end) == 0;
-        if (on_exit(at_exit, NULL) == 0)
-            life_page = make_page();
+        if (on_exit(at_exit, NULL) == 0) life_page = make_page();
     }
     errno = saved;
 }

@@ -1,7 +1,8 @@
 /* Life of the library in a process: load, the first call, fork, exit.
  *
- * A process without CUDA calls stays at LIFE_NONE: nothing is started, nothing is mapped but one page. That page is wiped by
- * the kernel in a forked child, which so finds itself at LIFE_NONE too, and gets a trace of its own at its first CUDA call. */
+ * A process without CUDA calls stays at LIFE_NONE: nothing is started, nothing is mapped but one page. That page is
+ * wiped by the kernel in a forked child, which so finds itself at LIFE_NONE too, and gets a trace of its own at its
+ * first CUDA call. */
 #ifndef ACCT_PRELOAD_LIFE_H
 #define ACCT_PRELOAD_LIFE_H
 
@@ -27,7 +28,7 @@ struct life_page {
 /* What the running trace of this process has; written before state = LIFE_ON. */
 struct life_trace {
     struct acct_control *control;
-    int socket;                   /* -1 none; the program may close it or put something else there at any time */
+    int socket; /* -1 none; the program may close it or put something else there at any time */
     uint64_t socket_dev, socket_ino;
 };
 

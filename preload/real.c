@@ -19,21 +19,21 @@ static int match_object(struct dl_phdr_info *info, size_t size, void *arg) {
     (void)size;
     base = base ? base + 1 : info->dlpi_name;
     size_t n = strlen(s->prefix);
-    if (!base || strncmp(base, s->prefix, n) || (base[n] != '.' && base[n] != '-') || strlen(info->dlpi_name) >= sizeof s->path)
+    if (!base || strncmp(base, s->prefix, n) || (base[n] != '.' && base[n] != '-') ||
+        strlen(info->dlpi_name) >= sizeof s->path)
         return 0;
     strcpy(s->path, info->dlpi_name);
     return 1;
 }
 
-/* RTLD_NEXT sees only libraries of the global scope. A plug-in opened RTLD_LOCAL (every Python extension) brings its CUDA
- * libraries in privately, yet its calls arrive here: look among all loaded objects. */
+/* RTLD_NEXT sees only libraries of the global scope. A plug-in opened RTLD_LOCAL (every Python extension) brings its
+ * CUDA libraries in privately, yet its calls arrive here: look among all loaded objects. */
 static void *find_in_private_library(const char *name, const char *library) {
     struct search s = {"", ""};
     char prefix[32] = "lib";
     say_append(prefix, sizeof prefix, library);
     s.prefix = prefix;
-    if (!dl_iterate_phdr(match_object, &s))
-        return NULL;
+    if (!dl_iterate_phdr(match_object, &s)) return NULL;
     void *handle = dlopen(s.path, RTLD_NOLOAD | RTLD_LAZY | RTLD_LOCAL); /* stays referenced: the pointer is kept */
     return handle ? dlsym(handle, name) : NULL;
 }
@@ -41,8 +41,7 @@ static void *find_in_private_library(const char *name, const char *library) {
 void *real_find_quietly(const char *name, const char *library) {
     int saved = errno;
     void *f = dlsym(RTLD_NEXT, name);
-    if (!f)
-        f = find_in_private_library(name, library);
+    if (!f) f = find_in_private_library(name, library);
     errno = saved;
     return f;
 }

@@ -10,8 +10,8 @@ struct real_api {
 };
 extern const struct real_api real_apis[API_COUNT];
 
-/* Finds function `api`: first in the search order after this library, then in any loaded copy of its library that a plug-in
- * brought along privately. NULL and one line on standard error if there is none. Any thread. */
+/* Finds function `api`: first in the search order after this library, then in any loaded copy of its library that a
+ * plug-in brought along privately. NULL and one line on standard error if there is none. Any thread. */
 void *real_find(uint32_t api);
 
 /* The same by name, without the line. */

@@ -23,17 +23,16 @@ static int fail(char *why, size_t len, const char *what, const char *advice) {
     return -1;
 }
 
-/* ---- memory ----------------------------------------------------------------------------------------------------------- */
+/* ---- memory
+ * ----------------------------------------------------------------------------------------------------------- */
 
-/* Most bytes that the mapping may reserve. Only pages of rings in use are ever present, but a limited address space is the
- * program's to use, and a file beyond RLIMIT_FSIZE is SIGXFSZ. */
+/* Most bytes that the mapping may reserve. Only pages of rings in use are ever present, but a limited address space is
+ * the program's to use, and a file beyond RLIMIT_FSIZE is SIGXFSZ. */
 static uint64_t byte_budget(void) {
     struct rlimit lim;
     uint64_t budget = UINT64_MAX;
-    if (getrlimit(RLIMIT_AS, &lim) == 0 && lim.rlim_cur != RLIM_INFINITY)
-        budget = lim.rlim_cur / 32;
-    if (getrlimit(RLIMIT_FSIZE, &lim) == 0 && lim.rlim_cur < budget)
-        budget = lim.rlim_cur;
+    if (getrlimit(RLIMIT_AS, &lim) == 0 && lim.rlim_cur != RLIM_INFINITY) budget = lim.rlim_cur / 32;
+    if (getrlimit(RLIMIT_FSIZE, &lim) == 0 && lim.rlim_cur < budget) budget = lim.rlim_cur;
     return budget;
 }
 
@@ -47,7 +46,8 @@ static int choose_layout(struct acct_control *c, char *why, size_t len) {
         ring_layout(c, 1, (uint32_t)slots, (uint32_t)blob, (uint32_t)sys_getpid()))
         return fail(why, len, "ACCT_BLOB_BYTES is wrong", "; give a power of two from 4K to 1G");
     if (budget < c->total_bytes)
-        return fail(why, len, "no room for the recorder under the limits set", "; raise ulimit -v or -f, or lower ACCT_RING_SLOTS");
+        return fail(why, len, "no room for the recorder under the limits set",
+                    "; raise ulimit -v or -f, or lower ACCT_RING_SLOTS");
     uint64_t rings = (budget - c->rings_offset) / c->ring_stride;
     ring_layout(c, rings < ACCT_MAX_RINGS ? (uint32_t)rings : ACCT_MAX_RINGS, (uint32_t)slots, (uint32_t)blob,
                 (uint32_t)sys_getpid());
@@ -58,11 +58,9 @@ static int make_memfd(uint64_t bytes) {
     int fd = (int)syscall(SYS_memfd_create, "acct", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
     if (fd < 0) /* before Linux 6.3 */
         fd = (int)syscall(SYS_memfd_create, "acct", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0)
-        return -1;
+    if (fd < 0) return -1;
     fd = spawn_high_fd(fd);
-    if (fd < 0)
-        return -1;
+    if (fd < 0) return -1;
     /* Sealed against shrinking: nobody who holds it can turn the program's stores into SIGBUS. */
     if (syscall(SYS_ftruncate, fd, bytes) == 0 && sys_fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
         return fd;
@@ -73,10 +71,9 @@ static int make_memfd(uint64_t bytes) {
 /* Memfd of the layout in *want, mapped with its control page filled. -1: error. */
 static int map_control(const struct acct_control *want, struct acct_control **out) {
     int fd = make_memfd(want->total_bytes);
-    if (fd < 0)
-        return -1;
-    /* The control page is made present by fallocate, ring areas when they are claimed: where memory is short that fails here,
-     * instead of by SIGBUS in the program. */
+    if (fd < 0) return -1;
+    /* The control page is made present by fallocate, ring areas when they are claimed: where memory is short that fails
+     * here, instead of by SIGBUS in the program. */
     void *p = MAP_FAILED;
     if (syscall(SYS_fallocate, fd, 0, 0L, want->rings_offset) == 0)
         p = mmap(NULL, want->total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
@@ -92,7 +89,8 @@ static int map_control(const struct acct_control *want, struct acct_control **ou
     return fd;
 }
 
-/* ---- collector -------------------------------------------------------------------------------------------------------- */
+/* ---- collector
+ * -------------------------------------------------------------------------------------------------------- */
 
 /* The socket of `acct run`, an abstract name written with an @. -1: none, or nobody listens. */
 static int connect_given(void) {
@@ -100,18 +98,14 @@ static int connect_given(void) {
     struct sockaddr_un a;
     size_t n = strlen(name);
     memset(&a, 0, sizeof a);
-    if (n < 2 || name[0] != '@' || n > sizeof a.sun_path)
-        return -1;
+    if (n < 2 || name[0] != '@' || n > sizeof a.sun_path) return -1;
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -1;
+    if (fd < 0) return -1;
     fd = spawn_high_fd(fd);
     a.sun_family = AF_UNIX;
     memcpy(a.sun_path + 1, name + 1, n - 1);
-    if (fd >= 0 && syscall(SYS_connect, fd, &a, offsetof(struct sockaddr_un, sun_path) + n) == 0)
-        return fd;
-    if (fd >= 0)
-        sys_close(fd);
+    if (fd >= 0 && syscall(SYS_connect, fd, &a, offsetof(struct sockaddr_un, sun_path) + n) == 0) return fd;
+    if (fd >= 0) sys_close(fd);
     return -1;
 }
 
@@ -122,7 +116,8 @@ static int send_hello(int sock, int memfd, const struct acct_control *c) {
         struct cmsghdr align;
     } control;
     struct iovec io = {&hello, sizeof hello};
-    struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    struct msghdr m = {
+        .msg_iov = &io, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
     memset(&control, 0, sizeof control);
     struct cmsghdr *h = CMSG_FIRSTHDR(&m);
     h->cmsg_level = SOL_SOCKET;
@@ -143,10 +138,8 @@ static int wait_readable(int sock, uint64_t deadline) {
             left.tv_nsec = (long)((deadline - now) % 1000000000u);
         }
         long n = syscall(SYS_ppoll, &p, 1, &left, NULL, 8);
-        if (n > 0)
-            return 0;
-        if (n == 0 || errno != EINTR)
-            return -1;
+        if (n > 0) return 0;
+        if (n == 0 || errno != EINTR) return -1;
     }
 }
 
@@ -161,29 +154,26 @@ static int agree(int sock, int memfd, const struct acct_control *c, char *why, s
         return fail(why, len, "the collector did not answer in time", "; raise ACCT_START_TIMEOUT");
     long n = syscall(SYS_recvfrom, sock, &reply, sizeof reply, 0, NULL, NULL);
     if (n != (long)sizeof reply || reply.magic != ACCT_WIRE_MAGIC)
-        return fail(why, len, "the collector ended at once", "; look whether acct-collect can run here, and is of this version");
+        return fail(why, len, "the collector ended at once",
+                    "; look whether acct-collect can run here, and is of this version");
     reply.message[sizeof reply.message - 1] = 0;
-    if (reply.error == 0)
-        return 0;
+    if (reply.error == 0) return 0;
     return fail(why, len, *reply.message ? reply.message : "the collector refused", "");
 }
 
 int rendezvous(struct life_trace *t, char *why, size_t len) {
     struct acct_control want;
     memset(&want, 0, sizeof want);
-    if (choose_layout(&want, why, len))
-        return -1;
+    if (choose_layout(&want, why, len)) return -1;
     int memfd = map_control(&want, &t->control);
     if (memfd < 0)
         return fail(why, len, "no shared memory for the recorder", "; look at the limits on memory and descriptors");
     t->socket = connect_given();
-    if (t->socket < 0)
-        t->socket = spawn_collector(why, len);
+    if (t->socket < 0) t->socket = spawn_collector(why, len);
     int bad = t->socket < 0 || agree(t->socket, memfd, t->control, why, len) != 0;
     sys_close(memfd);
     if (bad) {
-        if (t->socket >= 0)
-            sys_close(t->socket);
+        if (t->socket >= 0) sys_close(t->socket);
         munmap(t->control, want.total_bytes);
         t->control = NULL;
         return -1;

@@ -20,3 +20,14 @@ $(BUILD)/libacct.so: $(PRELOAD_OBJ) $(BUILD)/gen/libacct.map
 ALL += $(BUILD)/libacct.so
 
 UNIT_test_ring := $(call objs,trace/ring.c)
+
+BENCHES += $(BUILD)/bench/bench_ring $(BUILD)/bench/bench_malloc
+# Without LTTng's packages it is built all the same, and says what is missing.
+BENCH_LTTNG_LIBS := $(if $(wildcard /usr/include/lttng/tracepoint.h /usr/include/*/lttng/tracepoint.h),-llttng-ust -llttng-ust-common -ldl)
+$(BUILD)/bench/bench_ring: $(call objs,bench/bench_ring.c trace/ring.c)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(BENCH_LTTNG_LIBS)
+$(call objs,bench/bench_malloc.c): ROOM_CFLAGS = -isystem $(CUDA_INC)
+$(BUILD)/bench/bench_malloc: $(call objs,bench/bench_malloc.c)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_ALL) $< -o $@ -L$(CUDA_LIB) -l:libcudart.so.13

@@ -8,19 +8,20 @@
 static struct stat stderr_at_load;
 static int stderr_known;
 
-void say_remember_stderr(void) { stderr_known = fstat(2, &stderr_at_load) == 0; }
+void say_remember_stderr(void) {
+    stderr_known = fstat(2, &stderr_at_load) == 0;
+}
 
 /* The program may have closed 2 and opened something else there: a data file is no place for a complaint. */
 static int stderr_is_the_same(void) {
     struct stat now;
-    return stderr_known && fstat(2, &now) == 0 && now.st_dev == stderr_at_load.st_dev && now.st_ino == stderr_at_load.st_ino &&
-           now.st_rdev == stderr_at_load.st_rdev;
+    return stderr_known && fstat(2, &now) == 0 && now.st_dev == stderr_at_load.st_dev &&
+           now.st_ino == stderr_at_load.st_ino && now.st_rdev == stderr_at_load.st_rdev;
 }
 
 void say_append(char *buf, size_t size, const char *s) {
     size_t at = strlen(buf);
-    while (*s && at + 1 < size)
-        buf[at++] = *s++;
+    while (*s && at + 1 < size) buf[at++] = *s++;
     buf[at] = 0;
 }
 
@@ -28,22 +29,18 @@ const char *say_number(char *buf, int64_t n) {
     char *p = buf + 23;
     uint64_t u = n < 0 ? 0 - (uint64_t)n : (uint64_t)n;
     *p = 0;
-    do
-        *--p = (char)('0' + u % 10);
+    do *--p = (char)('0' + u % 10);
     while (u /= 10);
-    if (n < 0)
-        *--p = '-';
+    if (n < 0) *--p = '-';
     return memmove(buf, p, (size_t)(buf + 24 - p));
 }
 
 void say_once(const char *first, ...) {
     char line[1024] = "acct: ";
     va_list parts;
-    if (!life_first_complaint() || !stderr_is_the_same())
-        return;
+    if (!life_first_complaint() || !stderr_is_the_same()) return;
     va_start(parts, first);
-    for (const char *s = first; s; s = va_arg(parts, const char *))
-        say_append(line, sizeof line - 1, s);
+    for (const char *s = first; s; s = va_arg(parts, const char *)) say_append(line, sizeof line - 1, s);
     va_end(parts);
     size_t n = strlen(line);
     line[n++] = '\n';

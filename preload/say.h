@@ -8,8 +8,8 @@
 /* Remembers what descriptor 2 is; in the constructor. */
 void say_remember_stderr(void);
 
-/* Writes "acct: " and the parts (up to a NULL) as one line, if this process has said nothing yet and descriptor 2 is still
- * the file that it was when the library was loaded. Any thread. */
+/* Writes "acct: " and the parts (up to a NULL) as one line, if this process has said nothing yet and descriptor 2 is
+ * still the file that it was when the library was loaded. Any thread. */
 void say_once(const char *first, ...) __attribute__((sentinel));
 
 /* Appends `s` to the NUL-terminated text in buf[size], cut off where it is full. */

@@ -25,8 +25,7 @@ static char candidates[3][PATH_BYTES]; /* absolute, "" none */
 static void set_candidate(char *out, const char *cwd, const char *dir, size_t dir_len, const char *tail) {
     char part[PATH_BYTES] = "";
     out[0] = 0;
-    if (dir_len + 1 >= sizeof part)
-        return;
+    if (dir_len + 1 >= sizeof part) return;
     memcpy(part, dir, dir_len);
     part[dir_len] = 0;
     if (part[0] != '/') {
@@ -41,15 +40,13 @@ void spawn_remember_paths(void) {
     char cwd[PATH_BYTES] = "";
     Dl_info self;
     const char *given = acct_env_text(ENV_ACCT_COLLECTOR);
-    if (syscall(SYS_getcwd, cwd, sizeof cwd) < 0)
-        cwd[0] = 0;
+    if (syscall(SYS_getcwd, cwd, sizeof cwd) < 0) cwd[0] = 0;
     if (*given) { /* asked for by name: no other will do */
         set_candidate(candidates[0], cwd, given, strlen(given), "");
         return;
     }
     const char *slash = dladdr(candidates, &self) && self.dli_fname ? strrchr(self.dli_fname, '/') : NULL;
-    if (!slash)
-        return;
+    if (!slash) return;
     size_t n = (size_t)(slash - self.dli_fname) + 1;
     set_candidate(candidates[0], cwd, self.dli_fname, n, "acct-collect");
     set_candidate(candidates[1], cwd, self.dli_fname, n, "../bin/acct-collect");
@@ -58,8 +55,7 @@ void spawn_remember_paths(void) {
 
 static const char *find_collector(void) {
     for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++)
-        if (candidates[i][0] && sys_access(candidates[i], X_OK) == 0)
-            return candidates[i];
+        if (candidates[i][0] && sys_access(candidates[i], X_OK) == 0) return candidates[i];
     return NULL;
 }
 
@@ -68,8 +64,7 @@ int spawn_high_fd(int fd) {
     getrlimit(RLIMIT_NOFILE, &lim);
     unsigned long from = lim.rlim_cur > 1024 ? 1000 : lim.rlim_cur > 48 ? lim.rlim_cur - 24 : 3;
     int high = sys_fcntl(fd, F_DUPFD_CLOEXEC, from);
-    if (high < 0)
-        high = sys_fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (high < 0) high = sys_fcntl(fd, F_DUPFD_CLOEXEC, 3);
     sys_close(fd);
     return high;
 }
@@ -87,18 +82,15 @@ struct plan {
 /* What libc's sigaction would not touch either: all 64, by the kernel's own layout (handler, flags, restorer, mask). */
 static void default_signals(void) {
     unsigned long action[4] = {0}, none = 0;
-    for (int s = 1; s <= 64; s++)
-        syscall(SYS_rt_sigaction, s, action, NULL, sizeof none);
+    for (int s = 1; s <= 64; s++) syscall(SYS_rt_sigaction, s, action, NULL, sizeof none);
     syscall(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, &none, NULL, sizeof none);
 }
 
 static void close_others(void) {
     struct rlimit lim = {1024, 1024};
-    if (syscall(SYS_close_range, CHILD_SOCKET + 1, ~0u, 0) == 0)
-        return;
+    if (syscall(SYS_close_range, CHILD_SOCKET + 1, ~0u, 0) == 0) return;
     getrlimit(RLIMIT_NOFILE, &lim); /* before Linux 5.9 */
-    for (unsigned fd = CHILD_SOCKET + 1; fd < lim.rlim_cur && fd < 1u << 20; fd++)
-        sys_close((int)fd);
+    for (unsigned fd = CHILD_SOCKET + 1; fd < lim.rlim_cur && fd < 1u << 20; fd++) sys_close((int)fd);
 }
 
 /* The program's own limits and processor binding are no business of the collector. */
@@ -120,10 +112,8 @@ static int become_collector(void *arg) {
     int null = sys_open("/dev/null", O_RDWR);
     syscall(SYS_setsid);
     default_signals();
-    for (int fd = 0; fd <= 2; fd++)
-        syscall(SYS_dup3, null, fd, 0); /* the same number already: refused, and right */
-    if (p->socket != CHILD_SOCKET)
-        syscall(SYS_dup3, p->socket, CHILD_SOCKET, 0);
+    for (int fd = 0; fd <= 2; fd++) syscall(SYS_dup3, null, fd, 0); /* the same number already: refused, and right */
+    if (p->socket != CHILD_SOCKET) syscall(SYS_dup3, p->socket, CHILD_SOCKET, 0);
     sys_fcntl(CHILD_SOCKET, F_SETFD, 0);
     close_others();
     lift_limits();
@@ -136,39 +126,34 @@ static int become_collector(void *arg) {
 /* Between the program and the collector, so that the collector is nobody's child once this has ended. */
 static int start_and_leave(void *arg) {
     struct plan *p = arg;
-    if (clone(become_collector, p->stacks + 2 * STACK_BYTES, CLONE_VM | CLONE_VFORK, p) < 0)
-        p->error = errno;
+    if (clone(become_collector, p->stacks + 2 * STACK_BYTES, CLONE_VM | CLONE_VFORK, p) < 0) p->error = errno;
     syscall(SYS_exit_group, 0);
     return 0;
 }
 
 static int drops_variable(const char *e) {
-    static const char *const names[] = {"LD_PRELOAD=", "LD_LIBRARY_PATH=", "LD_AUDIT=", "CUDA_INJECTION64_PATH=",
-                                        "NVTX_INJECTION64_PATH="};
+    static const char *const names[] = {
+        "LD_PRELOAD=", "LD_LIBRARY_PATH=", "LD_AUDIT=", "CUDA_INJECTION64_PATH=", "NVTX_INJECTION64_PATH="};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strncmp(e, names[i], strlen(names[i])))
-            return 1;
+        if (!strncmp(e, names[i], strlen(names[i]))) return 1;
     return 0;
 }
 
 static void fill_environment(char **out, size_t room) {
     size_t n = 0;
     for (char **e = environ; e && *e && n + 1 < room; e++)
-        if (!drops_variable(*e))
-            out[n++] = *e;
+        if (!drops_variable(*e)) out[n++] = *e;
     out[n] = NULL;
 }
 
 static int run(struct plan *p) {
     size_t count = 0;
     char number[24], *argv[] = {(char *)p->path, "--fd", (char *)say_number(number, CHILD_SOCKET), NULL};
-    while (environ && environ[count])
-        count++;
+    while (environ && environ[count]) count++;
     size_t env_bytes = (count + 64) * sizeof(char *); /* another thread may add some meanwhile */
     size_t bytes = 2 * STACK_BYTES + env_bytes;
     p->stacks = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p->stacks == MAP_FAILED)
-        return errno;
+    if (p->stacks == MAP_FAILED) return errno;
     p->argv = argv;
     p->env = (char **)(p->stacks + 2 * STACK_BYTES);
     fill_environment(p->env, count + 64);
@@ -190,8 +175,9 @@ int spawn_collector(char *why, size_t why_len) {
     if (!p.path) {
         const char *asked = acct_env_text(ENV_ACCT_COLLECTOR);
         say_append(why, why_len, *asked ? asked : "acct-collect");
-        say_append(why, why_len, *asked ? " cannot be run; correct ACCT_COLLECTOR" :
-                                          " is not beside libacct.so; set ACCT_COLLECTOR to its path");
+        say_append(why, why_len,
+                   *asked ? " cannot be run; correct ACCT_COLLECTOR"
+                          : " is not beside libacct.so; set ACCT_COLLECTOR to its path");
         return -1;
     }
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
@@ -201,12 +187,9 @@ int spawn_collector(char *why, size_t why_len) {
     int ours = spawn_high_fd(pair[0]);
     p.socket = spawn_high_fd(pair[1]);
     int error = ours < 0 || p.socket < 0 ? EMFILE : run(&p);
-    if (p.socket >= 0)
-        sys_close(p.socket);
-    if (!error)
-        return ours;
-    if (ours >= 0)
-        sys_close(ours);
+    if (p.socket >= 0) sys_close(p.socket);
+    if (!error) return ours;
+    if (ours >= 0) sys_close(ours);
     say_append(why, why_len, p.path);
     say_append(why, why_len, " cannot be started (error ");
     say_append(why, why_len, say_number(number, error));

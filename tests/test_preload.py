@@ -46,7 +46,7 @@ class Trace:
     """A finished trace."""
     def __init__(self, path):
         self.path = str(path)
-        end = time.time() + 30
+        end = time.time() + 60
         while True:
             # Not opened before the collector has closed it: a reader at that moment would keep it from making one file of it.
             if os.path.exists(self.path) and not os.path.exists(self.path + '-wal'):
@@ -298,8 +298,8 @@ def test_a_failed_blas_call_is_not_looked_into(traced):
 # ---- threads and loss -------------------------------------------------------------------------------------------------------
 def test_eight_threads_lose_nothing_and_keep_their_order(traced):
     """Case 72."""
-    rounds = 20000
-    r, out = traced('spine_threads', '8', str(rounds), env={'ACCT_RING_SLOTS': '1048576'})
+    rounds = 10000
+    r, out = traced('spine_threads', '8', str(rounds), env={'ACCT_RING_SLOTS': '65536', 'ACCT_EXIT_TIMEOUT': '60000'})
     assert r.returncode == 0 and r.stderr == ''
     t = Trace(out)
     assert t.lost() == 0
@@ -316,7 +316,7 @@ def test_eight_threads_lose_nothing_and_keep_their_order(traced):
 
 def test_a_tiny_ring_counts_what_it_loses(traced):
     rounds, threads = 30000, 4
-    r, out = traced('spine_threads', str(threads), str(rounds), env={'ACCT_RING_SLOTS': '64'})
+    r, out = traced('spine_threads', str(threads), str(rounds), env={'ACCT_RING_SLOTS': '64', 'ACCT_EXIT_TIMEOUT': '60000'})
     assert r.returncode == 0
     t = Trace(out)
     lost = t.lost()

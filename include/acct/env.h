@@ -1,6 +1,6 @@
-/* Reads the ACCT_* environment variables as include/acct/env.def declares them. Header only: used by the library inside the
- * traced program as well, so nothing here allocates, prints or sets errno. Values are pointers into the environment: valid
- * until the program changes it. Any thread, as far as getenv is. */
+/* Reads the ACCT_* environment variables as include/acct/env.def declares them. Header only: used by the library inside
+ * the traced program as well, so nothing here allocates, prints or sets errno. Values are pointers into the
+ * environment: valid until the program changes it. Any thread, as far as getenv is. */
 #ifndef ACCT_ENV_H
 #define ACCT_ENV_H
 
@@ -40,20 +40,17 @@ static inline const char *acct_env_text(enum acct_env_name v) {
 static inline int acct_env_parse_number(const char *s, int suffix, uint64_t *out) {
     uint64_t n = 0;
     unsigned shift = 0;
-    if (*s < '0' || *s > '9')
-        return -1;
+    if (*s < '0' || *s > '9') return -1;
     for (; *s >= '0' && *s <= '9'; s++) {
         unsigned digit = (unsigned)(*s - '0');
-        if (n > (UINT64_MAX - digit) / 10)
-            return -1;
+        if (n > (UINT64_MAX - digit) / 10) return -1;
         n = n * 10 + digit;
     }
     if (suffix && *s) {
         shift = *s == 'K' || *s == 'k' ? 10 : *s == 'M' || *s == 'm' ? 20 : *s == 'G' || *s == 'g' ? 30 : 0;
         s += shift != 0;
     }
-    if (*s || n > UINT64_MAX >> shift)
-        return -1;
+    if (*s || n > UINT64_MAX >> shift) return -1;
     *out = n << shift;
     return 0;
 }
@@ -75,8 +72,7 @@ static inline int acct_env_number(enum acct_env_name v, uint64_t *out) {
     const struct acct_env_entry *e = acct_env_entry(v);
     int boolean = !strcmp(e->type, "bool"), suffix = !strcmp(e->type, "bytes");
     const char *s = acct_env_text(v);
-    if ((boolean ? acct_env_parse_bool(s, out) : acct_env_parse_number(s, suffix, out)) == 0)
-        return 0;
+    if ((boolean ? acct_env_parse_bool(s, out) : acct_env_parse_number(s, suffix, out)) == 0) return 0;
     if (boolean)
         acct_env_parse_bool(e->fallback, out);
     else

@@ -1,5 +1,5 @@
-/* cuBLAS calls in all forms that the recorder tells apart, each with numbers of its own. Operands are made-up addresses: the
- * test's library does not touch them. */
+/* cuBLAS calls in all forms that the recorder tells apart, each with numbers of its own. Operands are made-up
+ * addresses: the test's library does not touch them. */
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 #include <stdint.h>
@@ -18,24 +18,27 @@ static void gemms(cublasHandle_t h) {
     cublasDgemm(h, CUBLAS_OP_T, CUBLAS_OP_N, 12, 13, 14, &done, P(A), 15, P(B), 16, &done, P(C), 17);
     cublasCgemm(h, CUBLAS_OP_C, CUBLAS_OP_N, 2, 3, 4, &ci, P(A), 5, P(B), 6, &cone, P(C), 7);
     cublasZgemm3m(h, CUBLAS_OP_N, CUBLAS_OP_N, 2, 3, 4, &zone, P(A), 5, P(B), 6, &zzero, P(C), 7);
-    cublasSgemm_64(h, CUBLAS_OP_N, CUBLAS_OP_N, 1ll << 33, 3, 4, &half, P(A), 1ll << 33, P(B), 6, &zero, P(C), 1ll << 33);
-    cublasGemmEx(h, CUBLAS_OP_N, CUBLAS_OP_N, 2, 3, 4, &one, P(A), CUDA_R_16BF, 5, P(B), CUDA_R_16F, 6, &zero, P(C), CUDA_R_32F, 7,
-                 CUBLAS_COMPUTE_32F_FAST_TF32, CUBLAS_GEMM_DEFAULT_TENSOR_OP);
-    cublasGemmEx(h, CUBLAS_OP_N, CUBLAS_OP_N, 2, 3, 4, &hone, P(A), CUDA_R_16F, 5, P(B), CUDA_R_16F, 6, &hzero, P(C), CUDA_R_16F, 7,
-                 CUBLAS_COMPUTE_16F, CUBLAS_GEMM_DEFAULT);
-    cublasGemmEx(h, CUBLAS_OP_N, CUBLAS_OP_N, 2, 3, 4, &ione, P(A), CUDA_R_8I, 5, P(B), CUDA_R_8I, 6, &izero, P(C), CUDA_R_32I, 7,
-                 CUBLAS_COMPUTE_32I, CUBLAS_GEMM_DEFAULT);
-    cublasSgemmStridedBatched(h, CUBLAS_OP_N, CUBLAS_OP_N, 2, 3, 4, &one, P(A), 5, 100, P(B), 6, 0, &one, P(C), 7, 300, 9);
-    cublasGemmStridedBatchedEx(h, CUBLAS_OP_N, CUBLAS_OP_N, 2, 3, 4, &done, P(A), CUDA_R_64F, 5, 100, P(B), CUDA_R_64F, 6, 200, &dzero, P(C),
-                               CUDA_R_64F, 7, 300, 8, CUBLAS_COMPUTE_64F, CUBLAS_GEMM_DEFAULT);
+    cublasSgemm_64(h, CUBLAS_OP_N, CUBLAS_OP_N, 1ll << 33, 3, 4, &half, P(A), 1ll << 33, P(B), 6, &zero, P(C),
+                   1ll << 33);
+    cublasGemmEx(h, CUBLAS_OP_N, CUBLAS_OP_N, 2, 3, 4, &one, P(A), CUDA_R_16BF, 5, P(B), CUDA_R_16F, 6, &zero, P(C),
+                 CUDA_R_32F, 7, CUBLAS_COMPUTE_32F_FAST_TF32, CUBLAS_GEMM_DEFAULT_TENSOR_OP);
+    cublasGemmEx(h, CUBLAS_OP_N, CUBLAS_OP_N, 2, 3, 4, &hone, P(A), CUDA_R_16F, 5, P(B), CUDA_R_16F, 6, &hzero, P(C),
+                 CUDA_R_16F, 7, CUBLAS_COMPUTE_16F, CUBLAS_GEMM_DEFAULT);
+    cublasGemmEx(h, CUBLAS_OP_N, CUBLAS_OP_N, 2, 3, 4, &ione, P(A), CUDA_R_8I, 5, P(B), CUDA_R_8I, 6, &izero, P(C),
+                 CUDA_R_32I, 7, CUBLAS_COMPUTE_32I, CUBLAS_GEMM_DEFAULT);
+    cublasSgemmStridedBatched(h, CUBLAS_OP_N, CUBLAS_OP_N, 2, 3, 4, &one, P(A), 5, 100, P(B), 6, 0, &one, P(C), 7, 300,
+                              9);
+    cublasGemmStridedBatchedEx(h, CUBLAS_OP_N, CUBLAS_OP_N, 2, 3, 4, &done, P(A), CUDA_R_64F, 5, 100, P(B), CUDA_R_64F,
+                               6, 200, &dzero, P(C), CUDA_R_64F, 7, 300, 8, CUBLAS_COMPUTE_64F, CUBLAS_GEMM_DEFAULT);
     cublasDgemmBatched(h, CUBLAS_OP_N, CUBLAS_OP_N, 2, 3, 4, &done, P(A), 5, P(B), 6, &dzero, P(C), 7, 10);
-    cublasGemmBatchedEx(h, CUBLAS_OP_N, CUBLAS_OP_N, 2, 3, 4, &one, P(A), CUDA_R_8F_E4M3, 5, P(B), CUDA_R_8F_E5M2, 6, &zero, P(C),
-                        CUDA_R_16BF, 7, 11, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+    cublasGemmBatchedEx(h, CUBLAS_OP_N, CUBLAS_OP_N, 2, 3, 4, &one, P(A), CUDA_R_8F_E4M3, 5, P(B), CUDA_R_8F_E5M2, 6,
+                        &zero, P(C), CUDA_R_16BF, 7, 11, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
 }
 
 static void grouped(cublasHandle_t h) {
     cublasOperation_t ta[] = {CUBLAS_OP_N, CUBLAS_OP_T, CUBLAS_OP_N}, tb[] = {CUBLAS_OP_T, CUBLAS_OP_N, CUBLAS_OP_N};
-    int m[] = {2, 3, 4}, n[] = {5, 6, 7}, k[] = {8, 9, 10}, lda[] = {11, 12, 13}, ldb[] = {14, 15, 16}, ldc[] = {17, 18, 19}, size[] = {3, 1, 2};
+    int m[] = {2, 3, 4}, n[] = {5, 6, 7}, k[] = {8, 9, 10}, lda[] = {11, 12, 13}, ldb[] = {14, 15, 16},
+        ldc[] = {17, 18, 19}, size[] = {3, 1, 2};
     float alpha[] = {1, 0, 2}, beta[] = {0, 1, 2};
     cublasSgemmGroupedBatched(h, ta, tb, m, n, k, alpha, P(A), lda, P(B), ldb, beta, P(C), ldc, 3, size);
 }
@@ -75,9 +78,12 @@ static void level_3(cublasHandle_t h) {
     cublasCherk(h, CUBLAS_FILL_MODE_UPPER, CUBLAS_OP_C, 45, 46, &one, P(A), 47, &zero, P(C), 48);
     cublasDsyr2k(h, CUBLAS_FILL_MODE_UPPER, CUBLAS_OP_N, 45, 46, &done, P(A), 47, P(B), 48, &dzero, P(C), 49);
     cublasSsyrkx(h, CUBLAS_FILL_MODE_UPPER, CUBLAS_OP_N, 45, 46, &one, P(A), 47, P(B), 48, &zero, P(C), 49);
-    cublasStrmm(h, CUBLAS_SIDE_RIGHT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N, CUBLAS_DIAG_UNIT, 50, 51, &one, P(A), 52, P(B), 53, P(C), 54);
-    cublasStrsm(h, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N, CUBLAS_DIAG_UNIT, 50, 51, &one, P(A), 52, P(B), 53);
-    cublasStrsmBatched(h, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N, CUBLAS_DIAG_UNIT, 50, 51, &one, P(A), 52, P(B), 53, 4);
+    cublasStrmm(h, CUBLAS_SIDE_RIGHT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N, CUBLAS_DIAG_UNIT, 50, 51, &one, P(A), 52,
+                P(B), 53, P(C), 54);
+    cublasStrsm(h, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N, CUBLAS_DIAG_UNIT, 50, 51, &one, P(A), 52,
+                P(B), 53);
+    cublasStrsmBatched(h, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N, CUBLAS_DIAG_UNIT, 50, 51, &one, P(A),
+                       52, P(B), 53, 4);
     cublasSgeam(h, CUBLAS_OP_N, CUBLAS_OP_T, 55, 56, &one, P(A), 57, &zero, P(B), 58, P(C), 59);
     cublasSdgmm(h, CUBLAS_SIDE_LEFT, 55, 56, P(A), 57, P(B), 1, P(C), 59);
     cublasSgetrfBatched(h, 60, P(A), 61, P(B), P(C), 5);

@@ -1,5 +1,5 @@
-/* One call of each runtime function that the recorder knows, with numbers that differ; prints the addresses that it got as
- * NAME=VALUE, so that the test can look for them. */
+/* One call of each runtime function that the recorder knows, with numbers that differ; prints the addresses that it got
+ * as NAME=VALUE, so that the test can look for them. */
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,7 +26,8 @@ static void memory(cudaStream_t s) {
     cudaMallocArray(&array, &d, 64, 4, 0), SHOW("array", array), cudaFreeArray(array);
     cudaMalloc3DArray(&array, &d, EXTENT(8, 0, 0), 0), SHOW("array3d", array), cudaFreeArray(array);
     cudaHostRegister(host, sizeof host, 0), SHOW("host", host), cudaHostUnregister(host);
-    cudaMalloc(&p, 0), cudaFree(p = NULL), cudaFree(0);  /* an allocation of nothing, and the usual way to start a context */
+    cudaMalloc(&p, 0), cudaFree(p = NULL),
+        cudaFree(0); /* an allocation of nothing, and the usual way to start a context */
     p = (void *)0xdead;
     if (cudaMalloc(&p, (size_t)1 << 50) == cudaSuccess) printf("impossible\n");
     cudaMalloc(&p, 1007); /* never released */
@@ -35,7 +36,10 @@ static void memory(cudaStream_t s) {
 
 static void copies(cudaStream_t s) {
     char *a = host, *b = host + 32768;
-    struct cudaMemcpy3DParms p3 = {.srcPtr = {a, 64, 64, 8}, .dstPtr = {b, 128, 64, 8}, .extent = {48, 6, 2}, .kind = cudaMemcpyDeviceToDevice,
+    struct cudaMemcpy3DParms p3 = {.srcPtr = {a, 64, 64, 8},
+                                   .dstPtr = {b, 128, 64, 8},
+                                   .extent = {48, 6, 2},
+                                   .kind = cudaMemcpyDeviceToDevice,
                                    .srcPos = {1, 2, 1}};
     cudaMemcpy(a, b, 101, cudaMemcpyHostToDevice);
     cudaMemcpyAsync(a, b, 102, cudaMemcpyDeviceToHost, s);

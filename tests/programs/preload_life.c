@@ -1,5 +1,5 @@
-/* A program that does to its process what programs do. argv[1] names what; what it prints and its exit code are the same
- * with and without acct. */
+/* A program that does to its process what programs do. argv[1] names what; what it prints and its exit code are the
+ * same with and without acct. */
 #include <cuda_runtime_api.h>
 #include <dirent.h>
 #include <errno.h>
@@ -123,7 +123,9 @@ static int descriptors(void) {
     return 0;
 }
 
-static void late(void) { pairs(1, 700); }
+static void late(void) {
+    pairs(1, 700);
+}
 __attribute__((destructor)) static void very_late(void) {
     if (getenv("LATE")) pairs(1, 800);
 }

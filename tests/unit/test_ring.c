@@ -47,18 +47,15 @@ static int take(struct acct_control *c, unsigned ring, void *out) {
     struct acct_ring *r = (struct acct_ring *)area;
     for (;;) {
         uint64_t tail = r->tail, head = atomic_load_explicit(&r->head, memory_order_acquire);
-        if (tail == head)
-            return 0;
+        if (tail == head) return 0;
         uint64_t index = tail % c->ring_slots;
         struct acct_rec *rec = (struct acct_rec *)(area + ACCT_RING_HEADER_BYTES + index * ACCT_SLOT_BYTES);
         assert_in_range(rec->slots, 1, ACCT_MAX_SLOTS);
         assert_true(tail + rec->slots <= head && index + rec->slots <= c->ring_slots);
         int pad = rec->event == ACCT_EV_PAD;
-        if (!pad)
-            memcpy(out, rec, (size_t)rec->slots * ACCT_SLOT_BYTES);
+        if (!pad) memcpy(out, rec, (size_t)rec->slots * ACCT_SLOT_BYTES);
         atomic_store_explicit(&r->tail, tail + rec->slots, memory_order_release);
-        if (!pad)
-            return 1;
+        if (!pad) return 1;
     }
 }
 
@@ -73,8 +70,7 @@ union any {
 
 static int put_alloc(struct ring_writer *w, uint64_t address, uint64_t ns) {
     struct acct_ev_alloc *a = ring_begin(w, ACCT_EV_ALLOC, sizeof *a, ns);
-    if (!a)
-        return 0;
+    if (!a) return 0;
     a->address = address;
     ring_commit(w);
     return 1;
@@ -96,7 +92,8 @@ static void test_layout_refuses_bad_sizes(void **state) {
 static void test_records_come_back_over_many_wraps(void **state) {
     struct fixture *f = *state;
     union any got;
-    for (uint64_t i = 1; i <= 1000; i++) { /* records of 2 and 4 slots in turn: the end of the ring is met at all offsets */
+    for (uint64_t i = 1; i <= 1000;
+         i++) { /* records of 2 and 4 slots in turn: the end of the ring is met at all offsets */
         assert_true(put_alloc(&f->w, i, i * 10));
         struct acct_ev_gemm *g = ring_begin(&f->w, ACCT_EV_GEMM, sizeof *g, i * 10 + 1);
         assert_non_null(g);
@@ -130,8 +127,7 @@ static void test_a_full_ring_drops_counts_and_tells(void **state) {
     struct acct_ring *r = (struct acct_ring *)((char *)f->c + f->c->rings_offset);
     union any got;
     uint64_t kept = 0, calls = 100, ns = 1000;
-    for (uint64_t i = 0; i < calls; i++)
-        kept += (uint64_t)put_alloc(&f->w, i + 1, ns + i);
+    for (uint64_t i = 0; i < calls; i++) kept += (uint64_t)put_alloc(&f->w, i + 1, ns + i);
     uint64_t slots = (sizeof(struct acct_ev_alloc) + 63) / 64;
     assert_int_equal(kept, 64 / slots);
     assert_int_equal(r->lost_records, calls - kept);
@@ -159,14 +155,11 @@ static void test_loss_at_the_end_of_a_thread_is_told(void **state) {
     struct fixture *f = *state;
     union any got;
     uint64_t kept = 0, told = 0;
-    for (uint64_t i = 0; i < 90; i++)
-        kept += (uint64_t)put_alloc(&f->w, 1, i);
-    for (uint64_t i = 0; i < 3; i++)
-        assert_true(take(f->c, 0, &got));
+    for (uint64_t i = 0; i < 90; i++) kept += (uint64_t)put_alloc(&f->w, 1, i);
+    for (uint64_t i = 0; i < 3; i++) assert_true(take(f->c, 0, &got));
     ring_retire(&f->w, 0);
     assert_int_equal(f->c->ring_state[0], ACCT_RING_RETIRED);
-    while (take(f->c, 0, &got))
-        told += got.hdr.event == ACCT_EV_LOST ? (uint64_t)got.lost.records : 0;
+    while (take(f->c, 0, &got)) told += got.hdr.event == ACCT_EV_LOST ? (uint64_t)got.lost.records : 0;
     assert_int_equal(told, 90 - kept);
 }
 
@@ -225,12 +218,10 @@ static void test_rings_are_claimed_once_and_again_when_free(void **state) {
 static void test_a_quarter_full_ring_wakes_a_sleeper_only(void **state) {
     struct fixture *f = *state;
     unsigned n = 64 / 4 / ((sizeof(struct acct_ev_alloc) + 63) / 64);
-    for (unsigned i = 0; i < n; i++)
-        put_alloc(&f->w, 1, 1);
+    for (unsigned i = 0; i < n; i++) put_alloc(&f->w, 1, 1);
     assert_int_equal(f->c->wake, 0); /* nobody slept */
     f->c->sleeping = 1;
-    for (unsigned i = 0; i < n; i++)
-        put_alloc(&f->w, 1, 1);
+    for (unsigned i = 0; i < n; i++) put_alloc(&f->w, 1, 1);
     assert_true(f->c->wake > 0);
 }
 
@@ -247,8 +238,7 @@ static void *stress_writer(void *arg) {
     ring_attach(&w, s->c, (unsigned)ring_claim(s->c));
     for (uint64_t i = 1; i <= STRESS; i++) {
         kept += (uint64_t)put_alloc(&w, i, i);
-        if (i % 4096 == 0)
-            sched_yield();
+        if (i % 4096 == 0) sched_yield();
     }
     s->kept = kept;
     ring_retire(&w, 0);
@@ -266,11 +256,9 @@ static void test_writer_and_reader_at_once(void **state) {
     assert_int_equal(pthread_create(&t, NULL, stress_writer, &s), 0);
     for (int last = 0;;) {
         int n = take(s.c, 0, &got);
-        if (!n && last)
-            break;
+        if (!n && last) break;
         last = !n && s.done;
-        if (!n)
-            continue;
+        if (!n) continue;
         if (got.hdr.event == ACCT_EV_LOST) {
             expect += (uint64_t)got.lost.records;
             continue;
