@@ -115,6 +115,17 @@ struct copy_search {
 /* A value that products read, and that neither they nor a kernel changes. */
 static int is_weight_value(const struct at_value *v) { return v->gemm_operand && !v->gemm_result && !v->kernel_modifies; }
 
+/* A carried range, or a constant that was there before the first product: in a trace of one step everything that is written
+ * once looks constant, activations too. */
+static int may_be_weight(struct at_trace *t, int32_t range, int32_t event) {
+    const struct at_range *r = &t->range[range];
+    if (at_is_carried(t, range, event)) return 1;
+    if (r->gemm_writes || !at_constant(t, range)) return 0;
+    AT_EACH_TOUCH(t, r, a)
+        if (at_writes(a->mode) && a->event > t->first_gemm) return 0;
+    return 1;
+}
+
 /* The kernel reads nothing but carried or constant ranges, and writes nothing but values that products read. */
 static int copies_weights(struct at_trace *t, int32_t e) {
     const struct at_event *ev = &t->event[e];
@@ -128,7 +139,7 @@ static int copies_weights(struct at_trace *t, int32_t e) {
     if (!sources || !results) return 0;
     AT_EACH_ACCESS(t, e, a) {
         if (a->mode == AT_W && !is_weight_value(&t->value[a->value])) return 0;
-        if (a->mode == AT_R && !at_is_carried(t, a->range, e) && !at_constant(t, a->range)) return 0;
+        if (a->mode == AT_R && !may_be_weight(t, a->range, e)) return 0;
     }
     return 1;
 }

@@ -183,9 +183,11 @@ static void find_state_updates(struct at_trace *t) {
             update(t, (int32_t)(s.state.key[i] >> 32), -1);
 }
 
-/* ---- U4: a single update run shows nothing carried: what the updating functions only read is no state --------------------- */
+/* ---- U4: a single update run shows nothing carried -------------------------------------------------------------------------
+ * State is what the updating functions write, less what they only read. One function may do both (an axpy adds a gradient to
+ * a momentum, then the momentum to a weight): what it writes in the update run itself stays. */
 static void single_update(struct at_trace *t) {
-    enum { KEEP = 1, DROP = 2 };
+    enum { KEEP = 1, DROP = 2, WRITTEN_HERE = 4 };
     int32_t run = t->update_run[0];
     struct at_map updates = {0};
     uint8_t *fate = POOL_NEW(t->pool, uint8_t, t->ranges);
@@ -196,12 +198,13 @@ static void single_update(struct at_trace *t) {
                     at_map_put(&updates, t->pool, (uint32_t)t->event[e].name, NULL);
     for (int32_t e = 0; e < t->events; e++)
         if (t->event[e].kind == AT_KERNEL && at_map_has(&updates, (uint32_t)t->event[e].name))
-            AT_EACH_ACCESS(t, e, a) fate[a->range] |= a->mode == AT_R ? DROP : KEEP;
+            AT_EACH_ACCESS(t, e, a)
+                fate[a->range] |= a->mode == AT_R ? DROP : t->run[e] == run ? KEEP | WRITTEN_HERE : KEEP;
     struct at_map left = {0};
     for (int32_t i = 0; i < t->ranges; i++) {
         int weight = at_map_has(&t->updated, at_pair(run, i));
         struct at_range *r = &t->range[i];
-        r->carried &= weight || fate[i] == KEEP;
+        r->carried &= weight || fate[i] == KEEP || fate[i] & WRITTEN_HERE;
         if (r->carried && at_map_has(&t->modified, at_pair(run, i))) at_map_put(&left, t->pool, at_pair(run, i), NULL);
     }
     t->modified = left; /* of this run; there is no other that the rules ask for */

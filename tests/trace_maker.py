@@ -22,6 +22,7 @@ def event_fields():
 FIELDS = event_fields()
 
 
+
 class Maker:
     """Calls in the order of the program; each returns its number i."""
 

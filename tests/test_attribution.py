@@ -1,0 +1,309 @@
+"""The analysis: steps, phases, classes and FLOPs, on the lecture's model call by call, on cases at the edges, and on the oracle's
+simulated programs with known truth."""
+import json, os, sqlite3
+import pytest
+import oracle_adapter
+from lecture_model import Linear, HOST, BASE
+from trace_maker import Maker
+
+
+def analyzed(path):
+    oracle_adapter.analyze(path)
+    db = sqlite3.connect(path)
+    db.row_factory = sqlite3.Row
+    return db
+
+
+def by_class(db):
+    return dict(db.execute("SELECT class, sum(c.bytes) FROM alloc_class c JOIN alloc a ON a.id = c.alloc "
+                           "WHERE a.memory = 'device' GROUP BY class"))
+
+
+def steps(db):
+    return db.execute('SELECT * FROM step ORDER BY id').fetchall()
+
+
+def matmul_flops(db, where='1', *args):
+    return db.execute(f'SELECT coalesce(sum(flops), 0) FROM op_cost WHERE matmul AND {where}', args).fetchone()[0]
+
+
+def check_cover(db):
+    """Every byte of every allocation has one class at each time (whole lives here)."""
+    for alloc, n in db.execute('SELECT id, bytes FROM alloc'):
+        end = 0
+        for off, b, a, z in db.execute('SELECT offset, bytes, from_ns, until_ns FROM alloc_class WHERE alloc = ? ORDER BY offset', (alloc,)):
+            assert (off, a, z) == (end, None, None)
+            end += b
+        assert end == n
+
+
+def check_linear(db, model, steps_expected, complete=True):
+    assert by_class(db) == model.expected_bytes()
+    check_cover(db)
+    s = steps(db)
+    assert len(s) == steps_expected
+    forward, backward = model.expected_flops()
+    for r in s:
+        if not r['complete']:
+            continue
+        assert matmul_flops(db, 'step = ?', r['id']) == forward + backward
+        assert matmul_flops(db, "step = ? AND phase = 'forward'", r['id']) == forward
+        assert matmul_flops(db, "step = ? AND phase = 'backward'", r['id']) == backward
+        assert r['tokens'] == model.B and r['micro_batches'] == 1
+        names = [x[0] for x in db.execute('SELECT name FROM phase WHERE step = ? ORDER BY start_ns', (r['id'],))]
+        assert names == ['forward', 'backward', 'optimizer']
+    assert all(r['complete'] for r in s) == complete
+    for a, b in zip(s, s[1:]):
+        assert b['start_ns'] == a['end_ns']
+
+
+def test_lecture_figures(tmp_path):
+    """The figures of the lecture, as numbers."""
+    db = analyzed(Linear(str(tmp_path / 't.db')).t.path)
+    assert by_class(db) == dict(param=1572864, grad=1572864, optimizer=1572864, activation=196608, input=32768, activation_grad=65536)
+    for r in steps(db):
+        assert matmul_flops(db, 'step = ?', r['id']) == 71303168
+        assert matmul_flops(db, "step = ? AND phase = 'forward'", r['id']) == 25165824
+    assert len(steps(db)) == 4
+    assert {r[0] for r in db.execute('SELECT DISTINCT dtype FROM op_cost WHERE matmul')} == {'fp32'}
+    assert db.execute("SELECT value FROM meta WHERE key = 'analysis_version'").fetchone()[0] == 1
+
+
+@pytest.mark.parametrize('alloc', ['class', 'tensor'])
+@pytest.mark.parametrize('optimizer', ['momentum', 'sgd'])
+@pytest.mark.parametrize('dx_first', [True, False])
+@pytest.mark.parametrize('layers', [1, 2, 6, 12])
+def test_linear(tmp_path, alloc, optimizer, dx_first, layers):
+    m = Linear(str(tmp_path / 't.db'), alloc=alloc, optimizer=optimizer, dx_first=dx_first, layers=layers)
+    if layers == 1:                      # the second gradient buffer is never touched
+        db = analyzed(m.t.path)
+        e = m.expected_bytes()
+        if alloc == 'tensor':
+            e.update(activation_grad=32768, unknown=32768)
+        assert by_class(db) == e
+        assert len(steps(db)) == 4
+    else:
+        check_linear(analyzed(m.t.path), m, 4)
+
+
+@pytest.mark.parametrize('D', [64, 128, 512, 1024, 2048])
+@pytest.mark.parametrize('alloc', ['class', 'tensor'])
+def test_linear_sizes(tmp_path, D, alloc):
+    m = Linear(str(tmp_path / 't.db'), D=D, alloc=alloc)
+    check_linear(analyzed(m.t.path), m, 4)
+
+
+@pytest.mark.parametrize('every', [1, 2])
+def test_linear_evaluation(tmp_path, every):
+    m = Linear(str(tmp_path / 't.db'), eval_every=every, steps=6)
+    db = analyzed(m.t.path)
+    check_linear(db, m, 6)
+    assert matmul_flops(db, "phase = 'evaluation' AND step IS NULL") == m.expected_flops()[0] * len(range(0, 6, every))
+
+
+@pytest.mark.parametrize('cut', ['forward', 'backward', 'optimizer'])
+@pytest.mark.parametrize('alloc', ['class', 'tensor'])
+def test_linear_cut_off(tmp_path, cut, alloc):
+    m = Linear(str(tmp_path / 't.db'), cut=cut, steps=5, alloc=alloc)
+    db = analyzed(m.t.path)
+    check_linear(db, m, 5, complete=False)
+    assert [r['complete'] for r in steps(db)] == [1, 1, 1, 1, 0]
+    assert matmul_flops(db, "step = 4 AND phase = 'forward'") == m.expected_flops()[0]
+
+
+@pytest.mark.parametrize('optimizer', ['momentum', 'sgd'])
+@pytest.mark.parametrize('alloc', ['class', 'tensor'])
+def test_linear_one_step(tmp_path, optimizer, alloc):
+    m = Linear(str(tmp_path / 't.db'), steps=1, optimizer=optimizer, alloc=alloc)
+    db = analyzed(m.t.path)
+    check_linear(db, m, 1)
+    assert db.execute('SELECT max(confidence) FROM alloc_class').fetchone()[0] <= 0.7
+
+
+def test_loss_on_the_device(tmp_path):
+    m = Linear(str(tmp_path / 't.db'), device_loss=True)
+    got = by_class(analyzed(m.t.path))
+    loss = {k: got[k] - m.expected_bytes().get(k, 0) for k in got if got[k] != m.expected_bytes().get(k, 0)}
+    assert sum(loss.values()) == 4 and set(loss) <= {'activation', 'activation_grad', 'temporary', 'other'}
+
+
+def test_again_is_the_same(tmp_path):
+    path = Linear(str(tmp_path / 't.db'), eval_every=2).t.path
+    tables = ('op_buffer', 'step', 'phase', 'alloc_class', 'op_cost')
+    dump = lambda db: [[tuple(r) for r in db.execute(f'SELECT * FROM {t}')] for t in tables]
+    a = dump(analyzed(path))
+    assert a == dump(analyzed(path)) and all(a)
+
+
+def test_operands(tmp_path):
+    """What ops read and write, by the conventions of the call."""
+    m = Linear(str(tmp_path / 't.db'), steps=1, layers=2)
+    db = analyzed(m.t.path)
+    H, W = m.D * m.B * 4, m.D * m.D * 4
+    rows = lambda kind: [[(r['slot'], r['mode'], r['bytes']) for r in db.execute('SELECT * FROM op_buffer WHERE op = ? ORDER BY slot', (op,))]
+                         for op, in db.execute("SELECT op.id FROM op JOIN api ON api.id = op.api WHERE api.name = ? ORDER BY op.id", (kind,))]
+    assert rows('cublasSgemm_v2')[0] == [('A', 'r', W), ('B', 'r', H), ('C', 'w', H)]
+    assert rows('cublasSgeam') == [[('A', 'r', H), ('B', 'r', H), ('C', 'w', H)]]
+    assert rows('cublasSaxpy_v2')[0] == [('x', 'r', W), ('y', 'rw', W)]
+    assert rows('cublasSscal_v2')[0] == [('x', 'rw', W)]
+    # the copy's other side is the host's: an address, no allocation
+    assert [r['alloc'] is None for r in db.execute("SELECT alloc FROM op_buffer WHERE slot = 'src'")] == [True] * 3
+
+
+def test_failed_calls_cost_nothing(tmp_path):
+    t = Maker(str(tmp_path / 't.db'))
+    for i in range(3):
+        t.alloc(BASE + i * 4096, 4096)
+    v = dict(m=32, n=32, k=32, a=BASE, b=BASE + 4096, c=BASE + 8192, lda=32, ldb=32, ldc=32)
+    t.gemm(status=13, **v)
+    ok = t.gemm(**v)
+    db = analyzed(t.close())
+    assert [tuple(r) for r in db.execute('SELECT op, flops, bytes_read, bytes_written, grade FROM op_cost')] == [
+        (ok + 1, 2 * 32 ** 3, 8192, 4096, 'exact')]
+    assert {r[0] for r in db.execute('SELECT op FROM op_buffer')} == {ok + 1}
+
+
+def test_unknown_is_null(tmp_path):
+    t = Maker(str(tmp_path / 't.db'))
+    t.alloc(BASE, 4096)
+    lu = t.blas('getrfBatched', 'cublasSgetrfBatched', n=16, a=BASE, lda=16, pointer_array=1)
+    k = t.launch('my_kernel', [])
+    db = analyzed(t.close())
+    for op in (lu, k):
+        r = db.execute('SELECT * FROM op_cost WHERE op = ?', (op + 1,)).fetchone()
+        assert (r['flops'], r['bytes_read'], r['grade']) == (None, None, 'uncounted')
+
+
+def test_tf32(tmp_path):
+    def dtype(math_mode, environment='{}', **v):
+        t = Maker(str(tmp_path / 't.db'), environment=environment)
+        t.alloc(BASE, 1 << 20)
+        t.gemm(m=8, n=8, k=8, a=BASE, b=BASE, c=BASE + 4096, lda=8, ldb=8, ldc=8, math_mode=math_mode, **v)
+        return analyzed(t.close()).execute('SELECT dtype FROM op_cost').fetchone()[0]
+    assert dtype(0) == 'fp32'
+    assert dtype(3) == 'tf32'
+    assert dtype(3, json.dumps({'NVIDIA_TF32_OVERRIDE': '0'})) == 'fp32'
+    assert dtype(0, compute='fp32_fast_tf32') == 'tf32'
+    assert dtype(3, a_type='bf16', b_type='bf16', c_type='bf16') == 'bf16'
+    assert dtype(None) is None
+
+
+def test_no_training(tmp_path):
+    """Products on buffers that nothing updates: no step, no invented classes."""
+    t = Maker(str(tmp_path / 't.db'))
+    for i in range(3):
+        t.alloc(BASE + i * 4096, 4096)
+    t.memset(BASE + 8192, 4096)
+    db = analyzed(t.close())
+    assert steps(db) == [] and by_class(db) == {'unknown': 12288}
+    check_cover(db)
+
+
+def test_empty_trace(tmp_path):
+    db = analyzed(Maker(str(tmp_path / 't.db')).close())
+    assert steps(db) == [] and by_class(db) == {}
+    assert db.execute("SELECT value FROM meta WHERE key = 'analysis_version'").fetchone()
+
+
+def test_host_memory_is_no_device_memory(tmp_path):
+    t = Maker(str(tmp_path / 't.db'))
+    t.alloc(HOST, 1 << 20, memory='pinned')
+    t.alloc(BASE, 1 << 20)
+    up = t.copy('default', BASE, HOST, 4096)
+    down = t.copy('default', HOST, BASE, 4096)
+    db = analyzed(t.close())
+    r = db.execute("SELECT class, rule FROM alloc_class WHERE alloc = 1").fetchall()
+    assert [tuple(x) for x in r] == [('other', 'page-locked memory of the host')]
+    assert [tuple(x) for x in db.execute("SELECT op, slot, alloc FROM op_buffer ORDER BY op, slot")] == [
+        (up + 1, 'dst', 2), (up + 1, 'src', 1), (down + 1, 'dst', 1), (down + 1, 'src', 2)]
+
+
+def test_addresses_come_again(tmp_path):
+    """An address that is freed and allocated again names the new allocation, whatever its size."""
+    t = Maker(str(tmp_path / 't.db'))
+    first = t.alloc(BASE, 4096)
+    t.memset(BASE, 4096)
+    t.free(BASE)
+    second = t.alloc(BASE, 65536)
+    t.memset(BASE + 8192, 4096)
+    t.free(BASE)
+    t.memset(BASE, 16)
+    db = analyzed(t.close())
+    assert [r[0] for r in db.execute('SELECT alloc FROM op_buffer ORDER BY op')] == [first + 1, second + 1, None]
+
+
+def test_two_processes_with_equal_addresses(tmp_path):
+    path = Linear(str(tmp_path / 't.db'), steps=2).t.path
+    db = sqlite3.connect(path)
+    db.execute("INSERT INTO process(id, pid, start_ns) VALUES(2, 101, 0)")
+    db.execute("INSERT INTO thread(id, process, tid, start_ns) VALUES(2, 2, 101, 0)")
+    last = db.execute('SELECT max(id) FROM op').fetchone()[0]
+    db.execute("INSERT INTO op SELECT ?, 2, 2, api, kind, act, device, stream, 1600, 1700, 0, 64, ? FROM op WHERE id = 1", (last + 1, BASE))
+    db.execute("INSERT INTO alloc VALUES(?, 2, ?, 64, 'device', 0, NULL, 1700, NULL, NULL)", (last + 1, BASE))
+    db.commit()
+    db.close()
+    db = analyzed(path)
+    assert db.execute('SELECT count(*) FROM op_buffer WHERE alloc = ?', (last + 1,)).fetchone()[0] == 0
+    assert db.execute('SELECT class FROM alloc_class WHERE alloc = ?', (last + 1,)).fetchone()[0] == 'unknown'
+
+
+def test_running_trace(tmp_path):
+    """A program that was killed: the state is still `running`, the last records are missing."""
+    path = Linear(str(tmp_path / 't.db'), steps=3).t.path
+    db = sqlite3.connect(path)
+    last = db.execute('SELECT max(id) FROM op').fetchone()[0]
+    db.execute('UPDATE meta SET value = "running" WHERE key = "state"'.replace('"', "'"))
+    for table, col in (('op', 'id'), ('gemm', 'op'), ('blas', 'op')):
+        db.execute(f'DELETE FROM {table} WHERE {col} > ?', (last - 4,))
+    db.commit()
+    db.close()
+    assert len(steps(analyzed(path))) == 3
+
+
+def test_wrong_database_is_an_error(tmp_path):
+    import subprocess
+    path = str(tmp_path / 'x.db')
+    db = sqlite3.connect(path)
+    db.execute('CREATE TABLE meta(key TEXT PRIMARY KEY, value ANY) WITHOUT ROWID')
+    db.commit()
+    r = subprocess.run(oracle_adapter.analyzer() + [path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert r.returncode and 'x.db' in r.stdout and len(r.stdout.strip().splitlines()) == 1
+
+
+# ---- the oracle -----------------------------------------------------------------------------------------------------------------
+# Programs that the reference implementation of the rules itself does not pass: an optimizer made of GEMMs in released buffers, two
+# forward branches under one loss, a cache most of which is never touched, traces attached in the middle of a run.
+NOT_PASSED_BY_THE_RULES = {'adv2/muon-dyn', 'adv2/siamese-class', 'adv2/siamese-tensor', 'adv2/siamese-giant', 'adv2/kvcache-giant',
+                           'adv2/late-tensor', 'adv2/late-dyn', 'adv2/late-K2-class', 'adv2/late-K2-tensor', 'adv2/late-K2-giant',
+                           'adv2/late-K2-dyn'}
+
+
+def oracle_matrix(choose):
+    if not os.path.isdir(oracle_adapter.ORACLE):
+        pytest.skip(f'no oracle at {oracle_adapter.ORACLE}: simulated programs with truth lie beside the repository')
+    import matrix
+    return {k: v for k, v in matrix.programs().items() if choose(k, v)}
+
+
+def test_oracle_known_sets(tmp_path, capsys):
+    programs = oracle_matrix(lambda k, v: oracle_adapter.visible(v))
+    res = oracle_adapter.run_matrix(programs, str(tmp_path))
+    failed = {k for k, v in res.items() if not v['pass']}
+    with capsys.disabled():
+        print(f'\noracle, known sets: {len(res) - len(failed)} of {len(res)} programs pass')
+    errors = [v['error'] for v in res.values() if 'error' in v]
+    assert not errors, errors[0]
+    assert failed <= NOT_PASSED_BY_THE_RULES, sorted(failed - NOT_PASSED_BY_THE_RULES)
+    assert not [k for k in failed if '/linear' in k]
+
+
+@pytest.mark.parametrize('name,choose,floor', [
+    ('directions or extents not known', lambda k, v: v.get('alloc') != 'pool' and v.get('rw', 'full') != 'full', 188),
+    ('hidden pool, sets known', lambda k, v: v.get('alloc') == 'pool' and v.get('rw', 'full') == 'full', 95)])
+def test_oracle_degraded(tmp_path, capsys, name, choose, floor):
+    res = oracle_adapter.run_matrix(oracle_matrix(choose), str(tmp_path))
+    passed = sum(v['pass'] for v in res.values())
+    with capsys.disabled():
+        print(f'\noracle, {name}: {passed} of {len(res)} programs pass')
+    assert not [v['error'] for v in res.values() if 'error' in v]
+    assert passed >= floor
