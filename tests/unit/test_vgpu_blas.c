@@ -199,6 +199,19 @@ static void vectors(void **state)
     }
 }
 
+/* Of equals the first. */
+static void ties(void **state)
+{
+    (void)state;
+    float x[6] = {2, -5, 1, 5, -1, 5}, *dx = device_from(x, sizeof x);
+    int largest, least;
+    OK(cublasIsamax(handle, 6, dx, 1, &largest));
+    OK(cublasIsamin(handle, 6, dx, 1, &least));
+    assert_int_equal(largest, 2);
+    assert_int_equal(least, 3);
+    OK(cudaFree(dx));
+}
+
 static void empty_vectors(void **state)
 {
     (void)state;
@@ -500,6 +513,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reductions),
         cmocka_unit_test(vectors),
+        cmocka_unit_test(ties),
         cmocka_unit_test(empty_vectors),
         cmocka_unit_test(result_on_device),
         cmocka_unit_test(matrix_vector),
