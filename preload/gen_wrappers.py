@@ -300,4 +300,5 @@ def main():
     write('libacct.map', '{\nglobal:\n' + ''.join(f'    {s};\n' for _, s, _ in symbols) + 'local: *;\n};\n')
 
 
-main()
+if __name__ == '__main__':
+    main()
