@@ -131,10 +131,21 @@ static void analyse(struct collect *c) {
     store_meta_set_text(c->db, "analysis", note);
 }
 
-/* Only with nobody else reading can the journal mode change; the log is then checkpointed at least. */
+static int journal_is_delete(sqlite3 *db) {
+    sqlite3_stmt *q;
+    int is = 0;
+    if (sqlite3_prepare_v2(db, "PRAGMA journal_mode=DELETE", -1, &q, NULL)) return 0;
+    if (sqlite3_step(q) == SQLITE_ROW) is = !sqlite3_stricmp((const char *)sqlite3_column_text(q, 0), "delete");
+    sqlite3_finalize(q);
+    return is;
+}
+
+/* Only while nobody else has the file open can the journal mode change: a reader that looks in now and then is waited out;
+ * with one that stays, the log remains beside the file, checkpointed, and the next writer takes it away. */
 static void one_file(struct collect *c) {
+    const struct timespec pause = {0, 20 * 1000000};
     sqlite3_exec(c->db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL);
-    sqlite3_exec(c->db, "PRAGMA journal_mode=DELETE", NULL, NULL, NULL);
+    for (int tries = 0; tries < 250 && !journal_is_delete(c->db); tries++) nanosleep(&pause, NULL);
 }
 
 void collect_finish(struct collect *c) {
