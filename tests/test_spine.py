@@ -1,6 +1,6 @@
 """The spine end to end: program → ring → collector → database → report, on the lecture's linear model. Every expected
 number is the lecture's formula (ACCOUNTING.md) or the program's own account; none comes from what acct printed."""
-import json, os, random, re, signal, sqlite3, subprocess, threading, time
+import contextlib, json, os, random, re, signal, sqlite3, subprocess, threading, time
 import pytest
 from conftest import BUILD, TOP, run
 
@@ -32,8 +32,7 @@ def finished(path, timeout=60):
     end = time.time() + timeout
     while True:
         try:
-            with sqlite3.connect(f'file:{path}?mode=ro', uri=True) as db:
-                meta = dict(db.execute('select key, value from meta'))
+            meta = dict(query(path, 'select key, value from meta'))
             if meta.get('state') in ('complete', 'truncated') and not os.path.exists(f'{path}-wal'):
                 return meta
         except sqlite3.OperationalError:
@@ -43,7 +42,7 @@ def finished(path, timeout=60):
 
 
 def query(path, sql):
-    with sqlite3.connect(f'file:{path}?mode=ro', uri=True) as db:
+    with contextlib.closing(sqlite3.connect(f'file:{path}?mode=ro', uri=True)) as db:
         return db.execute(sql).fetchall()
 
 
@@ -280,7 +279,7 @@ def test_collector_killed(tmp_path):
     p.stderr.close()
     drain.join()
     assert time.time() - began < 30
-    with sqlite3.connect(db) as c:                        # recovers the -wal that was left
+    with contextlib.closing(sqlite3.connect(db)) as c:                        # recovers the -wal that was left
         assert c.execute('pragma integrity_check').fetchall() == [('ok',)]
         n, = c.execute('select count(*) from op').fetchone()
         assert 0 < n <= 70000
