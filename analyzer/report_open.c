@@ -60,14 +60,20 @@ static void look(sqlite3 *db, struct status *s) {
     free(state);
 }
 
-/* While a collector brings a trace of an ended program to its end: wait. */
-static void wait_for_collector(sqlite3 *db, const char *path, struct status *s) {
-    int told = 0;
-    for (int ms = 0; ms < WAIT_MS; ms += 50) {
-        look(db, s);
-        if (!s->collector || s->program || (!s->running && s->analysed)) return;
+/* While a collector brings a trace of an ended program to its end: wait. The file is closed between two looks, for the
+ * collector can only leave one file behind (without -wal) when nobody else has it open. */
+static int open_when_finished(struct report *r, struct status *s, char *err, size_t err_len) {
+    int told = 0, ready_ms = 0;
+    for (int ms = 0;; ms += 50) {
+        if (store_open(&r->db, r->path, 0, err, err_len) < 0) return -1;
+        sqlite3_busy_timeout(r->db, BUSY_MS);
+        look(r->db, s);
+        if (!s->running && s->analysed) ready_ms += 50; /* all is there: only the collector's last housekeeping is left */
+        if (!s->collector || s->program || ready_ms > 1000 || ms >= WAIT_MS) return 0;
+        sqlite3_close(r->db);
+        r->db = NULL;
         if (ms >= 1000 && !told && isatty(STDERR_FILENO)) {
-            fprintf(stderr, "acct: waiting for the collector to finish %s\n", path);
+            fprintf(stderr, "acct: waiting for the collector to finish %s\n", r->path);
             told = 1;
         }
         nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
@@ -131,9 +137,7 @@ int report_open(struct report *r, const char *path, char *err, size_t err_len) {
     struct status s;
     memset(r, 0, sizeof *r);
     r->path = path;
-    if (store_open(&r->db, path, 0, err, err_len) < 0) return -1;
-    sqlite3_busy_timeout(r->db, BUSY_MS);
-    wait_for_collector(r->db, path, &s);
+    if (open_when_finished(r, &s, err, err_len)) return -1;
     if (ensure_analysis(r, &s, err, err_len)) {
         report_close(r);
         return -1;

@@ -278,7 +278,8 @@ def test_names_of_traces(tmp_path):
 
 def test_a_program_that_calls_exec(tmp_path):
     """The same process id, two traces; the exit code belongs to the last."""
-    r = acct_run('--vgpu', '-o', 'x.db', CUDA, 'exec', CUDA, 'exit', '6', cwd=tmp_path)
+    later = f'sleep 0.5; exec {CUDA} exit 6'                     # time to notice the exec as such
+    r = acct_run('--vgpu', '-o', 'x.db', CUDA, 'exec', 'sh', '-c', later, cwd=tmp_path)
     assert (r.returncode, r.stdout) == (6, 'allocated\nallocated\n')
     reasons = {n: one(tmp_path / n, 'SELECT end_reason, exit_code FROM process') for n in os.listdir(tmp_path) if n.endswith('.db')}
     assert sorted(reasons.values(), key=str) == sorted([('exec', None), ('exit', 6)], key=str), reasons
