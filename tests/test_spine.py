@@ -71,7 +71,7 @@ def test_books_of_the_lecture(tmp_path, D, L, B, optimizer, alloc):
 
 
 def test_the_lecture_says_so():
-    """The issue's figures, from the formulas."""
+    """The figures by hand, from the formulas."""
     e = expected(256, 6, 32, 'momentum')
     assert (e['param'], e['grad'], e['optimizer'], e['activation']) == (1572864, 1572864, 1572864, 196608)
     assert (e['forward'], e['forward'] + e['backward']) == (25165824, 71303168)
