@@ -138,6 +138,12 @@ def test_reused_address_pairs_up(here):
     assert sql(only_trace(here), 'SELECT count(*), sum(free_ns = alloc_ns + 500), sum(free_op = id + 1) FROM alloc') == [(3000, 3000, 3000)]
 
 
+def test_release_that_was_lost(here):
+    """The same addresses again, with no release between: the first allocations ended by then at the latest."""
+    fake(here, 'alloc', 2, 'alloc', 2, 'free', 1, 'free', 1, 'exit', 0)
+    assert sql(only_trace(here), 'SELECT id, free_ns, free_op FROM alloc') == [(1, 3500, None), (2, 4500, None), (3, 5000, 5), (4, None, None)]
+
+
 def test_retired_ring_is_recycled_and_loss_is_booked(here):
     """A tiny ring overflows; its owner leaves; the next owner (the same slot) writes on. Nothing is lost without a row."""
     r = fake(here, 'pairs', 500, 'retire', 0, 'sleep', 300, 'alloc', 3, 'exit', 0, env={'FAKE_SLOTS': '64'})

@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Rings take turns, so that a busy one does not keep the others waiting until they are full. */
-#define TURN_RECORDS 1024
+/* Longest run of one ring before its slots are given back and the clock is looked at. */
+#define RUN_RECORDS 1024
 /* A transaction is committed at this size even before its time: the log beside the database stays small. */
 #define TRANSACTION_ROWS 50000u
 #define BUSY_WAIT_NS 5000000
@@ -66,19 +66,21 @@ static void abandon(struct collect *c, uint32_t i) {
     rows_lost(&c->rows, c->rings[i].thread, -1, -1, 0, 0, "ring corrupt");
 }
 
-/* One turn. Records read; *more: it has further ones before its limit. */
-static int drain_turn(struct collect *c, uint32_t i, int *more) {
+/* Reads the ring as long as its records are not younger than until_ns, at least one. Records read. */
+static uint64_t drain_run(struct collect *c, uint32_t i, uint64_t until_ns) {
     struct ring_reader *r = &c->readers[i];
-    int n = 0, rc = 0;
-    while (n < TURN_RECORDS && (rc = ring_read(r, c->limits[i], &c->record)) == 1) {
+    uint64_t n = 0;
+    int rc;
+    do {
+        rc = ring_read(r, c->limits[i], &c->record);
+        if (rc < 1) break;
         rows_record(&c->rows, &c->rings[i], &c->record);
         n++;
-    }
+    } while (n < RUN_RECORDS && r->tail != c->limits[i] && ring_reader_next_ns(r) <= until_ns);
     if (rc < 0)
         abandon(c, i);
     else
         ring_release(r);
-    if (rc == 1) *more = 1;
     return n;
 }
 
@@ -112,20 +114,61 @@ static uint32_t look(struct collect *c, uint32_t *with_records) {
     return count;
 }
 
+/* The rings by the time of their next record, the oldest on top: a binary heap. */
+struct next {
+    uint64_t ns;
+    uint32_t ring;
+};
+
+static void sift_down(struct next *heap, uint32_t count, uint32_t at) {
+    for (;;) {
+        uint32_t least = at, left = 2 * at + 1, right = left + 1;
+        if (left < count && heap[left].ns < heap[least].ns) least = left;
+        if (right < count && heap[right].ns < heap[least].ns) least = right;
+        if (least == at) return;
+        struct next moved = heap[at];
+        heap[at] = heap[least];
+        heap[least] = moved;
+        at = least;
+    }
+}
+
+static uint64_t second_oldest(const struct next *heap, uint32_t count) {
+    uint64_t left = count > 1 ? heap[1].ns : UINT64_MAX, right = count > 2 ? heap[2].ns : UINT64_MAX;
+    return left < right ? left : right;
+}
+
+/* The rings are merged by time: the oldest record is in the ring that is fullest, as a rule, and releases then mostly
+ * come after their allocations. */
+static uint64_t merge(struct collect *c, struct next *heap, uint32_t count) {
+    uint64_t read = 0, since_check = 0;
+    for (uint32_t k = count; k-- > 0;) sift_down(heap, count, k);
+    while (count && begin(c) == 0) {
+        uint32_t i = heap[0].ring;
+        since_check += drain_run(c, i, second_oldest(heap, count));
+        if (c->corrupt[i] || c->readers[i].tail == c->limits[i])
+            heap[0] = heap[--count];
+        else
+            heap[0].ns = ring_reader_next_ns(&c->readers[i]);
+        sift_down(heap, count, 0);
+        if (since_check < RUN_RECORDS && count) continue;
+        read += since_check;
+        since_check = 0;
+        if (commit_due(c) || c->rows.stopped) collect_commit(c);
+    }
+    return read;
+}
+
 /* One pass: up to where the heads were at its beginning. */
 uint64_t collect_drain(struct collect *c) {
     uint32_t active[ACCT_MAX_RINGS], count = look(c, active);
-    uint64_t read = 0;
-    int more = count > 0;
-    if (!count || begin(c)) return 0;
+    struct next heap[ACCT_MAX_RINGS];
+    if (!count) return 0;
     life_next_pass(c->rows.allocs);
     life_next_pass(c->rows.streams);
-    while (more && begin(c) == 0) {
-        more = 0;
-        for (uint32_t k = 0; k < count; k++)
-            if (!c->corrupt[active[k]]) read += (uint64_t)drain_turn(c, active[k], &more);
-        if (commit_due(c) || c->rows.stopped) collect_commit(c);
-    }
+    for (uint32_t k = 0; k < count; k++)
+        heap[k] = (struct next){ring_reader_next_ns(&c->readers[active[k]]), active[k]};
+    uint64_t read = merge(c, heap, count);
     for (uint32_t k = 0; k < count; k++)
         if (!c->corrupt[active[k]]) recycle(c, active[k]);
     return read;

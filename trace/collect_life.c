@@ -6,8 +6,7 @@
 struct event {
     uint64_t ns;
     int64_t id;
-    int64_t partner; /* id of the other end, 0: none */
-    uint32_t pass;   /* in which it arrived */
+    uint32_t pass; /* in which it arrived */
     uint32_t death;
 };
 
@@ -30,7 +29,6 @@ struct life {
 #define FIRST_SLOTS 1024u
 #define FIRST_CAPACITY 4u
 #define PRUNE_FROM 8u
-#define FORGOTTEN 0u /* passes count from 1 */
 
 struct life *life_new(life_change *change, void *context) {
     struct life *l = calloc(1, sizeof *l);
@@ -62,12 +60,6 @@ uint64_t life_held(const struct life *l) {
     return n;
 }
 
-static void pair(struct life *l, struct event *birth, struct event *death) {
-    birth->partner = death->id;
-    death->partner = birth->id;
-    l->change(l->context, birth->id, death->id, death->ns);
-}
-
 /* ---- forgetting -------------------------------------------------------------------------------------------------- */
 
 /* A whole pass has begun and ended since it arrived. */
@@ -75,18 +67,17 @@ static int settled(const struct life *l, const struct event *e) {
     return e->pass + 2 <= l->pass;
 }
 
-/* Pairs go together; a death that found no birth by now will find none; a birth without a death lives. */
+/* A birth goes when what ended it is settled too; a death with the birth that it ended. */
 static void prune(const struct life *l, struct list *list) {
     uint32_t kept = 0;
-    for (uint32_t i = 0, j; i < list->count; i++) {
-        struct event *e = &list->events[i];
-        if (!e->death || !settled(l, e)) continue;
-        for (j = i; e->partner && list->events[j].id != e->partner;) j--; /* its birth stands before it */
-        if (!settled(l, &list->events[j])) continue;
-        list->events[j].pass = e->pass = FORGOTTEN;
+    int needed = 0; /* the event before is a birth that stays, so that its end must stay */
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct event *e = &list->events[i];
+        int last = i + 1 == list->count;
+        int final = e->death ? !needed : !last && settled(l, e + 1);
+        needed = !e->death && !(settled(l, e) && final);
+        if (!settled(l, e) || !final) list->events[kept++] = *e;
     }
-    for (uint32_t i = 0; i < list->count; i++)
-        if (list->events[i].pass != FORGOTTEN) list->events[kept++] = list->events[i];
     list->count = kept;
     list->pruned = l->pass;
 }
@@ -169,59 +160,25 @@ static int64_t insert(struct life *l, uint64_t key, const struct event *e, struc
     return i;
 }
 
-/* The list's matches: ends[i] is the index of birth i's death, 0 if it has none (no death is first of its list and
- * matched). */
-static void match(const struct list *list, uint32_t *stack, uint32_t *ends) {
-    uint32_t depth = 0;
-    for (uint32_t i = 0; i < list->count; i++) {
-        ends[i] = 0;
-        if (!list->events[i].death)
-            stack[depth++] = i;
-        else if (depth)
-            ends[stack[--depth]] = i;
-    }
+/* The end of event i, if that is a birth, is the event after it. */
+static void tell_end(struct life *l, const struct list *list, int64_t i) {
+    const struct event *e = &list->events[i], *next = i + 1 < (int64_t)list->count ? e + 1 : NULL;
+    if (!e->death) l->change(l->context, e->id, next && next->death ? next->id : 0, next ? next->ns : 0);
 }
 
-/* All of a list anew, telling what changed. */
-static int match_all(struct life *l, struct list *list) {
-    uint32_t *stack = malloc(2 * list->count * sizeof *stack);
-    if (!stack) return -1;
-    uint32_t *ends = stack + list->count;
-    match(list, stack, ends);
-    for (uint32_t i = 0; i < list->count; i++)
-        if (list->events[i].death) list->events[i].partner = 0;
-    for (uint32_t i = 0; i < list->count; i++) {
-        struct event *birth = &list->events[i], *death = &list->events[ends[i]];
-        if (birth->death) continue;
-        int64_t partner = ends[i] ? death->id : 0;
-        if (partner) death->partner = birth->id;
-        if (partner != birth->partner) l->change(l->context, birth->id, partner, partner ? death->ns : 0);
-        birth->partner = partner;
-    }
-    free(stack);
+static int add(struct life *l, uint64_t key, const struct event *e) {
+    struct list *list;
+    int64_t i = insert(l, key, e, &list);
+    if (i < 0) return -1;
+    if (i > 0) tell_end(l, list, i - 1);
+    if (i + 1 < (int64_t)list->count) tell_end(l, list, i);
     return 0;
 }
 
 int life_birth(struct life *l, uint64_t key, uint64_t ns, int64_t id) {
-    struct event e = {.ns = ns, .id = id, .pass = l->pass};
-    struct list *list;
-    int64_t i = insert(l, key, &e, &list);
-    if (i < 0) return -1;
-    if (i + 1 == list->count) return 0; /* the usual case: the newest event of its address */
-    struct event *next = &list->events[i + 1];
-    if (!next->death || next->partner) return match_all(l, list);
-    pair(l, &list->events[i], next); /* that death waited for a birth, so none before this one is open */
-    return 0;
+    return add(l, key, &(struct event){.ns = ns, .id = id, .pass = l->pass});
 }
 
 int life_death(struct life *l, uint64_t key, uint64_t ns, int64_t id) {
-    struct event e = {.ns = ns, .id = id, .pass = l->pass, .death = 1};
-    struct list *list;
-    int64_t i = insert(l, key, &e, &list);
-    if (i < 0) return -1;
-    if (i > 0 && !list->events[i - 1].death && !list->events[i - 1].partner) {
-        pair(l, &list->events[i - 1], &list->events[i]); /* the usual case; that birth was nobody else's */
-        return 0;
-    }
-    return list->count > 1 ? match_all(l, list) : 0;
+    return add(l, key, &(struct event){.ns = ns, .id = id, .pass = l->pass, .death = 1});
 }

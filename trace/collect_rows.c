@@ -69,28 +69,21 @@ static int prepare_detail(struct rows *r, enum acct_event event) {
 }
 
 /* birth ids are rows of alloc or stream; death ids are ops. */
-static void alloc_changed(void *context, int64_t birth, int64_t death, uint64_t death_ns) {
+static void alloc_changed(void *context, int64_t birth, int64_t death, uint64_t end_ns) {
     struct rows *r = context;
     sqlite3_stmt *s = r->stmt[ROWS_ALLOC_END];
     sqlite3_bind_int64(s, 1, birth);
-    if (death) {
-        sqlite3_bind_int64(s, 2, (int64_t)death_ns);
-        sqlite3_bind_int64(s, 3, death);
-    } else {
-        sqlite3_bind_null(s, 2);
-        sqlite3_bind_null(s, 3);
-    }
+    bind_id(s, 2, (int64_t)end_ns);
+    bind_id(s, 3, death);
     step(r, s);
 }
 
-static void stream_changed(void *context, int64_t birth, int64_t death, uint64_t death_ns) {
+static void stream_changed(void *context, int64_t birth, int64_t death, uint64_t end_ns) {
     struct rows *r = context;
     sqlite3_stmt *s = r->stmt[ROWS_STREAM_END];
+    (void)death;
     sqlite3_bind_int64(s, 1, birth);
-    if (death)
-        sqlite3_bind_int64(s, 2, (int64_t)death_ns);
-    else
-        sqlite3_bind_null(s, 2);
+    bind_id(s, 2, (int64_t)end_ns);
     step(r, s);
 }
 

@@ -66,6 +66,13 @@ uint64_t ring_reader_head(const struct ring_reader *r) {
     return atomic_load_explicit(&r->ring->head, memory_order_acquire);
 }
 
+uint64_t ring_reader_next_ns(const struct ring_reader *r) {
+    const unsigned char *next = r->slots + (r->tail & (r->slot_count - 1)) * ACCT_SLOT_BYTES;
+    uint64_t ns;
+    memcpy(&ns, next + offsetof(struct acct_rec, start_ns), sizeof ns);
+    return ns;
+}
+
 void ring_release(struct ring_reader *r) {
     atomic_store_explicit(&r->ring->blob_tail, r->blob_tail, memory_order_release);
     atomic_store_explicit(&r->ring->tail, r->tail, memory_order_release);

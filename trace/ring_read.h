@@ -55,6 +55,9 @@ void ring_reader_init(struct ring_reader *r, const struct ring_map *map, uint32_
 /* Slots written so far. What happened before the last of them is visible in every ring afterwards. */
 uint64_t ring_reader_head(const struct ring_reader *r);
 
+/* start_ns of the next record, which must have been published. Unchecked: good for choosing which ring is read next. */
+uint64_t ring_reader_next_ns(const struct ring_reader *r);
+
 /* The next record before slot `limit` (an earlier ring_reader_head). 1 a record; 0 none; -1 the ring is corrupt
  * (r->fault): it must not be read on. PAD records are skipped. */
 int ring_read(struct ring_reader *r, uint64_t limit, struct ring_record *out);

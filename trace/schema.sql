@@ -69,7 +69,7 @@ CREATE TABLE alloc(                -- one successful allocation of more than 0 b
   device INTEGER, stream INTEGER,
   alloc_ns INTEGER,                -- after the allocating call
   free_ns INTEGER,                 -- before the releasing call; NULL: live when the process ended
-  free_op INTEGER REFERENCES op(id)
+  free_op INTEGER REFERENCES op(id) -- NULL with free_ns: the release was not recorded (lost); its address was handed out again then
 );
 
 CREATE TABLE lost(                 -- what was not recorded

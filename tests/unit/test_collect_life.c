@@ -30,26 +30,31 @@ static void give(struct life *l, const struct event *e) {
     assert_int_equal(rc, 0);
 }
 
-/* The rule, said plainly: events by time, a release ends the latest allocation that has no end. */
-static void reference(const struct event *by_time, int n, int64_t *expected) {
-    int64_t stack[MOST];
-    int depth = 0;
+/* The rule, said plainly: walking in order of time, whatever comes next ends what is live. */
+static void reference(const struct event *by_time, int n, int64_t *death, uint64_t *end) {
+    int64_t live = 0;
     for (int i = 0; i < n; i++) {
-        if (!by_time[i].death)
-            stack[depth++] = by_time[i].id;
-        else if (depth)
-            expected[stack[--depth]] = by_time[i].id;
+        if (live) {
+            death[live] = by_time[i].death ? by_time[i].id : 0;
+            end[live] = by_time[i].ns;
+        }
+        live = by_time[i].death ? 0 : by_time[i].id;
     }
 }
 
 static void check(const struct event *events, int n, const int *order) {
-    int64_t expected[MOST] = {0};
+    int64_t death[MOST] = {0};
+    uint64_t end[MOST] = {0};
     memset(death_of, 0, sizeof death_of);
+    memset(death_ns_of, 0, sizeof death_ns_of);
     struct life *l = life_new(note, NULL);
     for (int i = 0; i < n; i++) give(l, &events[order[i]]);
-    reference(events, n, expected);
-    for (int i = 0; i < n; i++)
-        if (!events[i].death) assert_int_equal(death_of[events[i].id], expected[events[i].id]);
+    reference(events, n, death, end);
+    for (int i = 0; i < n; i++) {
+        if (events[i].death) continue;
+        assert_int_equal(death_of[events[i].id], death[events[i].id]);
+        assert_int_equal(death_ns_of[events[i].id], end[events[i].id]);
+    }
     life_delete(l);
 }
 
