@@ -145,3 +145,11 @@ struct vgpu_block *vgpu_arena_find(const struct vgpu_arena *a, uint64_t address)
     struct vgpu_block *b = (struct vgpu_block *)vgpu_tree_floor(a->used, address, 0);
     return b && address < b->address + b->bytes ? b : NULL;
 }
+
+void vgpu_arena_destroy(struct vgpu_arena *a)
+{
+    while (a->used)
+        vgpu_arena_give(a, (struct vgpu_block *)a->used);
+    free(a->space); /* joined to one block, whose node comes first */
+    munmap((void *)(uintptr_t)a->base, a->capacity);
+}

@@ -30,6 +30,7 @@ struct vgpu_arena {
 };
 
 int vgpu_arena_create(struct vgpu_arena *arena, uint64_t capacity); /* 0, or -1: the range cannot be reserved */
+void vgpu_arena_destroy(struct vgpu_arena *arena); /* blocks in use go with it */
 struct vgpu_block *vgpu_arena_take(struct vgpu_arena *arena, uint64_t bytes); /* NULL: no room; bytes > 0 */
 void vgpu_arena_give(struct vgpu_arena *arena, struct vgpu_block *block);
 struct vgpu_block *vgpu_arena_find(const struct vgpu_arena *arena, uint64_t address); /* block in use over it, or NULL */

@@ -10,6 +10,7 @@
 struct pool {
     uint64_t used, used_high; /* bytes, as rounded by the arena */
     uint64_t threshold;
+    bool destroyed; /* by the program, while blocks of it were in use */
     int reuse[3];
 };
 
@@ -110,8 +111,12 @@ static void *take(size_t bytes, struct pool *owner)
 
 static void give(struct vgpu_block *b)
 {
-    if (b->owner)
-        ((struct pool *)b->owner)->used -= b->bytes;
+    struct pool *p = b->owner;
+    if (p) {
+        p->used -= b->bytes;
+        if (p->destroyed && !p->used)
+            free(p);
+    }
     vgpu_arena_give(&arena, b);
 }
 
@@ -332,7 +337,7 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t *out, const struct cudaMemPoolProps 
     return cudaSuccess;
 }
 
-/* The pool's blocks live on until they are released, so its description stays: few programs destroy more than one. */
+/* The pool's blocks live on until they are released; its description goes with the last of them. */
 cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool)
 {
     struct pool *p = (struct pool *)pool;
@@ -345,6 +350,11 @@ cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool)
         }
     if (found && current_pool == p)
         current_pool = &default_pool;
+    if (found) {
+        p->destroyed = true;
+        if (!p->used)
+            free(p);
+    }
     leave();
     return found ? cudaSuccess : cudaErrorInvalidValue;
 }

@@ -36,6 +36,7 @@ static void exact_capacity(void **state)
     assert_null(vgpu_arena_take(&a, 1));
     assert_null(vgpu_arena_take(&a, UINT64_MAX));
     assert_int_equal(a.in_use_high, 5120);
+    vgpu_arena_destroy(&a);
 }
 
 static void best_fit(void **state)
@@ -51,6 +52,7 @@ static void best_fit(void **state)
     vgpu_arena_give(&a, small);
     assert_int_equal(vgpu_arena_take(&a, 8 * 512)->address, at_small); /* the smallest gap that fits */
     assert_int_equal(vgpu_arena_take(&a, 9 * 512)->address, at_large);
+    vgpu_arena_destroy(&a);
 }
 
 /* The arena must take exactly when some gap is large enough, and from the smallest such gap. */
@@ -116,6 +118,7 @@ static void random_series(void **state)
         vgpu_arena_give(&a, live[--n]);
     assert_int_equal(a.in_use, 0);
     assert_non_null(vgpu_arena_take(&a, UNITS * 512)); /* all joined to one */
+    vgpu_arena_destroy(&a);
 }
 
 static bool faults(const volatile char *p)
@@ -164,6 +167,7 @@ static void released_pages_are_closed(void **state)
     vgpu_arena_give(&a, b);
     assert_false(readable(shared));
     assert_true(faults((char *)(uintptr_t)at));
+    vgpu_arena_destroy(&a);
 }
 
 static void poisoned(void **state)
@@ -175,6 +179,7 @@ static void poisoned(void **state)
     float f;
     memcpy(&f, (void *)(uintptr_t)vgpu_arena_take(&a, 4)->address, 4);
     assert_true(f != f);
+    vgpu_arena_destroy(&a);
 }
 
 int main(void)

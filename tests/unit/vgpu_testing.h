@@ -13,6 +13,15 @@
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 
+#if defined(__SANITIZE_THREAD__)
+/* OpenBLAS is not instrumented: its own threads seem to race. */
+const char *__tsan_default_suppressions(void);
+const char *__tsan_default_suppressions(void)
+{
+    return "race:libopenblas\n";
+}
+#endif
+
 #define OK(call) assert_int_equal(call, 0)
 
 static inline void *device_new(size_t bytes)
