@@ -15,8 +15,7 @@ extern char **environ;
 #endif
 #define SCRATCH_BYTES (1u << 20)
 
-/* ---- process
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- process ------------------------------------------------------------------------------------------------- */
 
 /* Variables that change what CUDA computes or allocates. A name that ends in * is a prefix. */
 static const char *const told_variables[] = {
@@ -79,9 +78,9 @@ static struct acct_text tell_path(struct ring_writer *w, char *scratch, long byt
 
 void facts_tell_process(struct ring_writer *w) {
     struct timespec utc;
-    struct acct_ev_process *r = ring_begin(w, ACCT_EV_PROCESS, sizeof *r, hook_now());
+    struct acct_ev_process *r;
     char *scratch = mmap(NULL, SCRATCH_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (!r || scratch == MAP_FAILED) return;
+    if (scratch == MAP_FAILED || !(r = ring_begin(w, ACCT_EV_PROCESS, sizeof *r, hook_now()))) return;
     clock_gettime(CLOCK_REALTIME, &utc);
     r->utc_ns = (uint64_t)utc.tv_sec * 1000000000u + (uint64_t)utc.tv_nsec;
     r->pid = sys_getpid();
@@ -95,8 +94,7 @@ void facts_tell_process(struct ring_writer *w) {
     ring_commit(w);
 }
 
-/* ---- device
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- device -------------------------------------------------------------------------------------------------- */
 
 typedef int get_int_fn(int *);
 typedef int attribute_fn(int *, int, int);
@@ -174,8 +172,7 @@ void facts_tell_device(struct ring_writer *w, int ordinal) {
         clear();
 }
 
-/* ---- ring pages
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- ring pages ---------------------------------------------------------------------------------------------- */
 
 /* Kernels before 5.14 have no MADV_POPULATE_WRITE. A copy of one byte of each page onto itself, made by the kernel, has
  * the same effect, and fails where a touch would be SIGBUS. The bytes are either unused or written by this thread only.

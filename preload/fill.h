@@ -14,8 +14,7 @@
 #define STREAM_PER_THREAD(s) ((s) ? ADDRESS(s) : ADDRESS(cudaStreamPerThread))
 #define NO_STREAM ACCT_NO_STREAM
 
-/* ---- runtime (fill_runtime.c)
- * ----------------------------------------------------------------------------------------- */
+/* ---- runtime (fill_runtime.c) -------------------------------------------------------------------------------- */
 
 /* `at`: where the function stores the address, or NULL where the call gets none (size 0). */
 void fill_alloc(struct hook_call *k, void *const *at, size_t bytes, uint32_t memory, uint64_t stream);
@@ -53,8 +52,7 @@ void fill_event_create(struct hook_call *k, const cudaEvent_t *event);
 void fill_event(struct hook_call *k, uint32_t act, cudaEvent_t event, uint64_t stream);
 void fill_sync(struct hook_call *k, uint32_t scope, uint64_t stream, cudaEvent_t event);
 
-/* ---- cuBLAS (fill_blas.c)
- * --------------------------------------------------------------------------------------------- */
+/* ---- cuBLAS (fill_blas.c) ------------------------------------------------------------------------------------ */
 
 void fill_workspace(struct hook_call *k, const void *handle, const void *at, size_t bytes);
 

@@ -4,8 +4,7 @@
 
 #include <cuComplex.h>
 
-/* ---- the vendor's types
- * ----------------------------------------------------------------------------------------------- */
+/* ---- the vendor's types -------------------------------------------------------------------------------------- */
 
 uint32_t blas_dtype(int t) {
     switch (t) {
@@ -117,8 +116,7 @@ static uint32_t uplo_of(int uplo) {
                                             : 0;
 }
 
-/* ---- the handle
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- the handle ---------------------------------------------------------------------------------------------- */
 
 struct handle_state {
     uint64_t stream;
@@ -188,8 +186,7 @@ static uint32_t scalar(const struct handle_state *s, const void *p, uint32_t typ
     }
 }
 
-/* ---- records
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- records ------------------------------------------------------------------------------------------------- */
 
 void fill_workspace(struct hook_call *k, const void *handle, const void *at, size_t bytes) {
     struct acct_ev_workspace *r = hook_record(k, ACCT_EV_WORKSPACE, sizeof *r, NO_STREAM);

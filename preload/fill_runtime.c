@@ -21,8 +21,7 @@ static int64_t product3(size_t a, size_t b, size_t c) {
     return __builtin_mul_overflow(a, b, &n) ? ACCT_NULL_I64 : product(n, c);
 }
 
-/* ---- memory
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- memory -------------------------------------------------------------------------------------------------- */
 
 static void alloc(struct hook_call *k, uint64_t address, int64_t bytes, uint32_t memory, uint64_t stream) {
     RECORD(r, ALLOC, alloc, stream);
@@ -75,8 +74,7 @@ void fill_free(struct hook_call *k, const void *at, uint32_t memory, uint64_t st
     hook_commit(k);
 }
 
-/* ---- copies
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- copies -------------------------------------------------------------------------------------------------- */
 
 static uint32_t direction(enum cudaMemcpyKind kind) {
     switch (kind) {
@@ -211,8 +209,7 @@ void fill_copy_from_symbol(struct hook_call *k, const void *dst, const void *sym
          stream);
 }
 
-/* ---- memsets
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- memsets ------------------------------------------------------------------------------------------------- */
 
 static void set(struct hook_call *k, const void *dst, int value, int64_t bytes, int64_t width, int64_t height,
                 int64_t pitch, uint64_t stream) {
@@ -242,8 +239,7 @@ void fill_memset_3d(struct hook_call *k, struct cudaPitchedPtr p, int value, str
         rows ? product(e.height, e.depth) : ACCT_NULL_I64, rows ? bytes_of(p.pitch) : ACCT_NULL_I64, stream);
 }
 
-/* ---- order
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- order --------------------------------------------------------------------------------------------------- */
 
 void fill_stream_create(struct hook_call *k, const cudaStream_t *s, unsigned flags, int priority) {
     RECORD(r, STREAM, stream, k->status == 0 ? ADDRESS(*s) : NO_STREAM);

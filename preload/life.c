@@ -28,12 +28,25 @@ void life_watch_thread(void *thread) {
     if (thread_key_made) pthread_setspecific(thread_key, thread);
 }
 
-/* ---- start
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- start --------------------------------------------------------------------------------------------------- */
+
+/* The descriptor still is what rendezvous() left there. */
+static int socket_is_ours(void) {
+    struct stat st;
+    return life_trace.socket_ino && fstat(life_trace.socket, &st) == 0 && st.st_dev == life_trace.socket_dev &&
+           st.st_ino == life_trace.socket_ino;
+}
+
+/* A forked child has the socket of its parent's collector, which must not take the child for its program. */
+static void close_parents_socket(void) {
+    if (socket_is_ours()) sys_close(life_trace.socket);
+    life_trace.socket_ino = 0;
+}
 
 static int start_here(int (*first)(void *), void *arg) {
     char why[1024] = "no trace: ";
     unsigned long mask;
+    close_parents_socket();
     sys_signals_block(&mask);
     int ok = rendezvous(&life_trace, why, sizeof why) == 0;
     if (ok && !first(arg)) {
@@ -80,14 +93,11 @@ int life_start(int (*first)(void *arg), void *arg) {
     return state == LIFE_ON ? LIFE_STARTED_BY_OTHER : 0;
 }
 
-/* ---- exit
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- exit ---------------------------------------------------------------------------------------------------- */
 
 /* The other end of the socket is closed, as far as the program has left us the descriptor. */
 static int collector_hung_up(void) {
-    struct stat st;
-    if (fstat(life_trace.socket, &st) != 0 || st.st_dev != life_trace.socket_dev || st.st_ino != life_trace.socket_ino)
-        return 0;
+    if (!socket_is_ours()) return 0;
     struct pollfd p = {life_trace.socket, POLLIN, 0};
     struct timespec now = {0, 0};
     return syscall(SYS_ppoll, &p, 1, &now, NULL, 8) > 0 && (p.revents & (POLLHUP | POLLERR));
@@ -129,6 +139,8 @@ static void at_exit(int status, void *unused) {
         return; /* never started, or a forked child without CUDA calls */
     struct acct_control *c = life_trace.control;
     int saved = errno;
+    if ((uint32_t)sys_getpid() != c->pid)
+        return; /* the child of a vfork that calls exit(): it runs in its parent's memory */
     atomic_store_explicit(&c->exit_status, status, memory_order_relaxed);
     atomic_store_explicit(&c->exit_known, 1, memory_order_release);
     atomic_store_explicit(&c->program_state, ACCT_PROGRAM_EXITING, memory_order_release);
@@ -138,8 +150,7 @@ static void at_exit(int status, void *unused) {
     errno = saved;
 }
 
-/* ---- load
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- load ---------------------------------------------------------------------------------------------------- */
 
 /* A page that the kernel wipes in a forked child. NULL where it cannot (before Linux 4.14): then nothing is recorded,
  * for a child would write into its parent's trace. */

@@ -38,10 +38,19 @@ static void *find_in_private_library(const char *name, const char *library) {
     return handle ? dlsym(handle, name) : NULL;
 }
 
+/* The pointer is kept for good, so its library has to stay, whatever the program closes. */
+static void keep_loaded(void *f) {
+    Dl_info where;
+    if (dladdr(f, &where) && where.dli_fname) dlopen(where.dli_fname, RTLD_NOLOAD | RTLD_LAZY | RTLD_LOCAL);
+}
+
 void *real_find_quietly(const char *name, const char *library) {
     int saved = errno;
     void *f = dlsym(RTLD_NEXT, name);
-    if (!f) f = find_in_private_library(name, library);
+    if (f)
+        keep_loaded(f);
+    else
+        f = find_in_private_library(name, library);
     errno = saved;
     return f;
 }

@@ -23,8 +23,7 @@ static int fail(char *why, size_t len, const char *what, const char *advice) {
     return -1;
 }
 
-/* ---- memory
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- memory -------------------------------------------------------------------------------------------------- */
 
 /* Most bytes that the mapping may reserve. Only pages of rings in use are ever present, but a limited address space is
  * the program's to use, and a file beyond RLIMIT_FSIZE is SIGXFSZ. */
@@ -89,8 +88,7 @@ static int map_control(const struct acct_control *want, struct acct_control **ou
     return fd;
 }
 
-/* ---- collector
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- collector ----------------------------------------------------------------------------------------------- */
 
 /* The socket of `acct run`, an abstract name written with an @. -1: none, or nobody listens. */
 static int connect_given(void) {

@@ -436,6 +436,28 @@ def test_a_killed_program_leaves_its_calls(fake, tmp_path):
     assert t.one('select end_reason from process') == 'ended'
 
 
+def test_a_plugin_with_a_private_runtime(fake, tmp_path):
+    """A Python extension brings libcudart in RTLD_LOCAL: its calls arrive here, the real functions are not in the global scope."""
+    (tmp_path / 'p.c').write_text('int cudaMalloc(void **, unsigned long); int cudaFree(void *);\n'
+                                  'int work(void) { void *p; return cudaMalloc(&p, 4321) || cudaFree(p); }\n')
+    so = tmp_path / 'plugin.so'
+    r = run('cc', '-shared', '-fPIC', '-o', so, tmp_path / 'p.c', '-Wl,--no-as-needed', f'-L{fake}', '-l:libcudart.so.13')
+    assert r.returncode == 0, r.stderr
+    r = run('/usr/bin/python3', '-c', f'import ctypes; print(ctypes.CDLL({str(so)!r}).work())',
+            env={'LD_LIBRARY_PATH': fake, 'LD_PRELOAD': LIB, 'ACCT_OUTPUT': str(tmp_path / 't.db')})
+    assert (r.returncode, r.stdout, r.stderr) == (0, '0\n', '')
+    t = Trace(tmp_path / 't.db')
+    assert [(x['name'], x['status'], x['bytes']) for x in t.rows('select * from op_named order by id')] == [('cudaMalloc', 0, 4321), ('cudaFree', 0, None)]
+
+
+def test_a_daemon_left_behind_does_not_keep_the_trace_open(traced):
+    """fork, the parent ends, the child without CUDA calls lives on (with every descriptor of its parent)."""
+    start = time.time()
+    r, out = traced('preload_life', 'daemon', stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    assert r.returncode == 8
+    assert Trace(out).one('select exit_code from process') == 8 and time.time() - start < 8
+
+
 # ---- the library itself -----------------------------------------------------------------------------------------------------
 def test_every_function_of_the_headers_is_decided_on(listing):
     undecided = [n for _, n, a in listing if a == 'None']

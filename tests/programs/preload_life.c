@@ -180,6 +180,16 @@ static int main_thread_ends_first(void) {
     pthread_exit(NULL);
 }
 
+static int leaves_a_daemon(void) {
+    pairs(1, 100);
+    if (fork() == 0) {
+        setsid();
+        sleep(10);
+        _exit(0);
+    }
+    return 8;
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "", *arg = argc > 2 ? argv[2] : "";
     if (!strcmp(what, "turns")) return turns(atoi(arg));
@@ -194,6 +204,7 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "errno")) return errno_kept();
     if (!strcmp(what, "signals")) return signals_as_they_were();
     if (!strcmp(what, "pthread-exit")) return main_thread_ends_first();
+    if (!strcmp(what, "daemon")) return leaves_a_daemon();
     if (!strcmp(what, "pairs")) return pairs(atoi(arg), 512), 0;
     return 96;
 }
