@@ -19,7 +19,7 @@ $(VGPU_GENERATED): ROOM_CFLAGS += -Wno-deprecated-declarations
 $(VGPU_BLAS) $(BUILD)/obj/vgpu/vgpu_half.o: ROOM_CFLAGS += -O3
 
 VGPU_GENERATE = $(PYTHON) vgpu/generate.py --include $(CUDA_INC) --clang $(CLANG)
-$(BUILD)/obj/vgpu/vgpu_device.o: $(VGPU_GEN)/vgpu_cudart_errors.h
+$(BUILD)/obj/vgpu/vgpu_error.o: $(VGPU_GEN)/vgpu_cudart_errors.h
 $(BUILD)/obj/vgpu/vgpu_blas_handle.o: $(VGPU_GEN)/vgpu_cublas_errors.h
 $(VGPU_GEN)/vgpu_%_errors.h: vgpu/generate.py
 	$(SAY) "  GEN $@"

@@ -5,32 +5,27 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static void put_space(struct vgpu_arena *a, struct vgpu_block *b)
-{
+static void put_space(struct vgpu_arena *a, struct vgpu_block *b) {
     b->used = false;
     b->node.key[0] = b->bytes;
     b->node.key[1] = b->address;
     vgpu_tree_insert(&a->space, &b->node);
 }
 
-static void put_used(struct vgpu_arena *a, struct vgpu_block *b)
-{
+static void put_used(struct vgpu_arena *a, struct vgpu_block *b) {
     b->used = true;
     b->node.key[0] = b->address;
     b->node.key[1] = 0;
     vgpu_tree_insert(&a->used, &b->node);
 }
 
-int vgpu_arena_create(struct vgpu_arena *a, uint64_t capacity)
-{
+int vgpu_arena_create(struct vgpu_arena *a, uint64_t capacity) {
     memset(a, 0, sizeof *a);
     a->page = (uint64_t)sysconf(_SC_PAGESIZE);
     a->capacity = capacity / VGPU_ALIGN * VGPU_ALIGN;
-    if (!a->capacity)
-        return -1;
+    if (!a->capacity) return -1;
     void *range = mmap(NULL, a->capacity, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range == MAP_FAILED)
-        return -1;
+    if (range == MAP_FAILED) return -1;
     /* A forked child has no device: it gets no copy of the device's memory either. */
     madvise(range, a->capacity, MADV_DONTFORK);
     struct vgpu_block *all = calloc(1, sizeof *all);
@@ -44,41 +39,33 @@ int vgpu_arena_create(struct vgpu_arena *a, uint64_t capacity)
     return 0;
 }
 
-static int open_pages(const struct vgpu_arena *a, uint64_t from, uint64_t to)
-{
+static int open_pages(const struct vgpu_arena *a, uint64_t from, uint64_t to) {
     from = from / a->page * a->page;
     to = (to + a->page - 1) / a->page * a->page;
     return mprotect((void *)(uintptr_t)from, to - from, PROT_READ | PROT_WRITE);
 }
 
 /* Cuts `b` down to `bytes`; what is left over becomes a free block after it. -1: no memory for its description. */
-static int cut(struct vgpu_arena *a, struct vgpu_block *b, uint64_t bytes)
-{
-    if (b->bytes == bytes)
-        return 0;
+static int cut(struct vgpu_arena *a, struct vgpu_block *b, uint64_t bytes) {
+    if (b->bytes == bytes) return 0;
     struct vgpu_block *rest = calloc(1, sizeof *rest);
-    if (!rest)
-        return -1;
+    if (!rest) return -1;
     rest->address = b->address + bytes;
     rest->bytes = b->bytes - bytes;
     rest->previous = b;
     rest->next = b->next;
-    if (rest->next)
-        rest->next->previous = rest;
+    if (rest->next) rest->next->previous = rest;
     b->next = rest;
     b->bytes = bytes;
     put_space(a, rest);
     return 0;
 }
 
-struct vgpu_block *vgpu_arena_take(struct vgpu_arena *a, uint64_t bytes)
-{
-    if (!bytes || bytes > a->capacity)
-        return NULL;
+struct vgpu_block *vgpu_arena_take(struct vgpu_arena *a, uint64_t bytes) {
+    if (!bytes || bytes > a->capacity) return NULL;
     uint64_t whole = (bytes + VGPU_ALIGN - 1) / VGPU_ALIGN * VGPU_ALIGN;
     struct vgpu_block *b = (struct vgpu_block *)vgpu_tree_ceiling(a->space, whole, 0);
-    if (!b || open_pages(a, b->address, b->address + whole))
-        return NULL;
+    if (!b || open_pages(a, b->address, b->address + whole)) return NULL;
     vgpu_tree_remove(&a->space, &b->node);
     if (cut(a, b, whole)) {
         put_space(a, b);
@@ -89,41 +76,33 @@ struct vgpu_block *vgpu_arena_take(struct vgpu_arena *a, uint64_t bytes)
     b->releasing = false;
     put_used(a, b);
     a->in_use += whole;
-    if (a->in_use > a->in_use_high)
-        a->in_use_high = a->in_use;
-    if (a->poison)
-        memset((void *)(uintptr_t)b->address, 0xff, whole);
+    if (a->in_use > a->in_use_high) a->in_use_high = a->in_use;
+    if (a->poison) memset((void *)(uintptr_t)b->address, 0xff, whole);
     return b;
 }
 
 /* Of the pages that touch [from, to), those that lie in the free block `b` alone. */
-static void close_pages(const struct vgpu_arena *a, const struct vgpu_block *b, uint64_t from, uint64_t to)
-{
+static void close_pages(const struct vgpu_arena *a, const struct vgpu_block *b, uint64_t from, uint64_t to) {
     uint64_t low = from / a->page * a->page, high = (to + a->page - 1) / a->page * a->page;
-    if (low < b->address)
-        low += a->page;
+    if (low < b->address) low += a->page;
     if (high > b->address + b->bytes && b->next) /* past the arena's end nobody has a block */
         high -= a->page;
-    if (low >= high)
-        return;
+    if (low >= high) return;
     void *page = (void *)(uintptr_t)low;
     madvise(page, high - low, MADV_DONTNEED);
     mprotect(page, high - low, PROT_NONE); /* fails only where the kernel has no mapping left: then it stays open */
 }
 
-static struct vgpu_block *join_next(struct vgpu_block *b)
-{
+static struct vgpu_block *join_next(struct vgpu_block *b) {
     struct vgpu_block *gone = b->next;
     b->bytes += gone->bytes;
     b->next = gone->next;
-    if (b->next)
-        b->next->previous = b;
+    if (b->next) b->next->previous = b;
     free(gone);
     return b;
 }
 
-void vgpu_arena_give(struct vgpu_arena *a, struct vgpu_block *b)
-{
+void vgpu_arena_give(struct vgpu_arena *a, struct vgpu_block *b) {
     uint64_t from = b->address, to = from + b->bytes;
     a->in_use -= b->bytes;
     vgpu_tree_remove(&a->used, &b->node);
@@ -140,16 +119,13 @@ void vgpu_arena_give(struct vgpu_arena *a, struct vgpu_block *b)
     put_space(a, b);
 }
 
-struct vgpu_block *vgpu_arena_find(const struct vgpu_arena *a, uint64_t address)
-{
+struct vgpu_block *vgpu_arena_find(const struct vgpu_arena *a, uint64_t address) {
     struct vgpu_block *b = (struct vgpu_block *)vgpu_tree_floor(a->used, address, 0);
     return b && address < b->address + b->bytes ? b : NULL;
 }
 
-void vgpu_arena_destroy(struct vgpu_arena *a)
-{
-    while (a->used)
-        vgpu_arena_give(a, (struct vgpu_block *)a->used);
+void vgpu_arena_destroy(struct vgpu_arena *a) {
+    while (a->used) vgpu_arena_give(a, (struct vgpu_block *)a->used);
     free(a->space); /* joined to one block, whose node comes first */
     munmap((void *)(uintptr_t)a->base, a->capacity);
 }

@@ -9,85 +9,83 @@ enum { MAX_HANDLES = 1 << 14 };
 
 static struct vgpu_slab handles = {.item_bytes = sizeof(struct vgpu_blas), .capacity = MAX_HANDLES};
 
-int vgpu_cublas_refuse(void)
-{
+int vgpu_cublas_refuse(void) {
     int refused = vgpu_refused;
     switch (refused) {
-    case 0: return CUBLAS_STATUS_SUCCESS;
-    case cudaErrorIllegalAddress: return CUBLAS_STATUS_EXECUTION_FAILED;
-    default: return CUBLAS_STATUS_NOT_INITIALIZED;
+    case 0:
+        return CUBLAS_STATUS_SUCCESS;
+    case cudaErrorIllegalAddress:
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    default:
+        return CUBLAS_STATUS_NOT_INITIALIZED;
     }
 }
 
-void vgpu_cublas_note(int error)
-{
+void vgpu_cublas_note(int error) {
     (void)error; /* cuBLAS keeps no last error */
 }
 
-cublasStatus_t vgpu_blas_status(cudaError_t e)
-{
+cublasStatus_t vgpu_blas_status(cudaError_t e) {
     switch ((int)e) {
-    case cudaSuccess: return CUBLAS_STATUS_SUCCESS;
-    case cudaErrorMemoryAllocation: return CUBLAS_STATUS_ALLOC_FAILED;
-    case cudaErrorInvalidValue: return CUBLAS_STATUS_INVALID_VALUE;
-    default: return CUBLAS_STATUS_EXECUTION_FAILED;
+    case cudaSuccess:
+        return CUBLAS_STATUS_SUCCESS;
+    case cudaErrorMemoryAllocation:
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    case cudaErrorInvalidValue:
+        return CUBLAS_STATUS_INVALID_VALUE;
+    default:
+        return CUBLAS_STATUS_EXECUTION_FAILED;
     }
 }
 
-cublasStatus_t cublasCreate_v2(cublasHandle_t *out)
-{
-    if (!out)
-        return CUBLAS_STATUS_NOT_INITIALIZED;
+cublasStatus_t cublasCreate_v2(cublasHandle_t *out) {
+    if (!out) return CUBLAS_STATUS_NOT_INITIALIZED;
     pthread_mutex_lock(&vgpu_lock);
     struct vgpu_blas *h = vgpu_slab_take(&handles);
     if (h)
-        *h = (struct vgpu_blas){.item = h->item, .mode = CUBLAS_POINTER_MODE_HOST, .math = CUBLAS_DEFAULT_MATH,
+        *h = (struct vgpu_blas){.item = h->item,
+                                .mode = CUBLAS_POINTER_MODE_HOST,
+                                .math = CUBLAS_DEFAULT_MATH,
                                 .atomics = CUBLAS_ATOMICS_NOT_ALLOWED};
     pthread_mutex_unlock(&vgpu_lock);
-    if (!h)
-        return CUBLAS_STATUS_ALLOC_FAILED;
+    if (!h) return CUBLAS_STATUS_ALLOC_FAILED;
     *out = (cublasHandle_t)h;
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t vgpu_blas_open(cublasHandle_t handle, struct vgpu_blas *out)
-{
+cublasStatus_t vgpu_blas_open(cublasHandle_t handle, struct vgpu_blas *out) {
     pthread_mutex_lock(&vgpu_lock);
     bool found = vgpu_slab_has(&handles, handle);
-    if (found)
-        *out = *(struct vgpu_blas *)handle;
+    if (found) *out = *(struct vgpu_blas *)handle;
     pthread_mutex_unlock(&vgpu_lock);
     return found ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_INITIALIZED;
 }
 
 /* Runs body with h locked, or answers NOT_INITIALIZED. */
-#define WITH_HANDLE(handle, h, body)                             \
-    do {                                                         \
-        cublasStatus_t e = CUBLAS_STATUS_SUCCESS;                \
-        pthread_mutex_lock(&vgpu_lock);                          \
-        struct vgpu_blas *h = (struct vgpu_blas *)(handle);      \
-        if (vgpu_slab_has(&handles, h)) {                        \
-            body;                                                \
-        } else {                                                 \
-            e = CUBLAS_STATUS_NOT_INITIALIZED;                   \
-        }                                                        \
-        pthread_mutex_unlock(&vgpu_lock);                        \
-        return e;                                                \
+#define WITH_HANDLE(handle, h, body)                        \
+    do {                                                    \
+        cublasStatus_t e = CUBLAS_STATUS_SUCCESS;           \
+        pthread_mutex_lock(&vgpu_lock);                     \
+        struct vgpu_blas *h = (struct vgpu_blas *)(handle); \
+        if (vgpu_slab_has(&handles, h)) {                   \
+            body;                                           \
+        } else {                                            \
+            e = CUBLAS_STATUS_NOT_INITIALIZED;              \
+        }                                                   \
+        pthread_mutex_unlock(&vgpu_lock);                   \
+        return e;                                           \
     } while (0)
 
 /* Like the device's it waits for the work under way: it releases the workspace that the work uses. */
-cublasStatus_t cublasDestroy_v2(cublasHandle_t handle)
-{
+cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
     struct vgpu_blas h;
     cublasStatus_t found = vgpu_blas_open(handle, &h);
-    if (found)
-        return found;
+    if (found) return found;
     vgpu_wait_all();
     WITH_HANDLE(handle, mine, vgpu_slab_give(&handles, mine));
 }
 
-cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream)
-{
+cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
     WITH_HANDLE(handle, h, {
         if (vgpu_stream_find(stream))
             h->stream = stream;
@@ -96,96 +94,71 @@ cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream)
     });
 }
 
-cublasStatus_t cublasGetStream_v2(cublasHandle_t handle, cudaStream_t *stream)
-{
-    if (!stream)
-        return CUBLAS_STATUS_INVALID_VALUE;
+cublasStatus_t cublasGetStream_v2(cublasHandle_t handle, cudaStream_t *stream) {
+    if (!stream) return CUBLAS_STATUS_INVALID_VALUE;
     WITH_HANDLE(handle, h, *stream = h->stream);
 }
 
-cublasStatus_t cublasSetPointerMode_v2(cublasHandle_t handle, cublasPointerMode_t mode)
-{
-    if (mode != CUBLAS_POINTER_MODE_HOST && mode != CUBLAS_POINTER_MODE_DEVICE)
-        return CUBLAS_STATUS_INVALID_VALUE;
+cublasStatus_t cublasSetPointerMode_v2(cublasHandle_t handle, cublasPointerMode_t mode) {
+    if (mode != CUBLAS_POINTER_MODE_HOST && mode != CUBLAS_POINTER_MODE_DEVICE) return CUBLAS_STATUS_INVALID_VALUE;
     WITH_HANDLE(handle, h, h->mode = mode);
 }
 
-cublasStatus_t cublasGetPointerMode_v2(cublasHandle_t handle, cublasPointerMode_t *mode)
-{
-    if (!mode)
-        return CUBLAS_STATUS_INVALID_VALUE;
+cublasStatus_t cublasGetPointerMode_v2(cublasHandle_t handle, cublasPointerMode_t *mode) {
+    if (!mode) return CUBLAS_STATUS_INVALID_VALUE;
     WITH_HANDLE(handle, h, *mode = h->mode);
 }
 
-cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode)
-{
-    if ((unsigned)mode & ~0x1fu)
-        return CUBLAS_STATUS_INVALID_VALUE;
+cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
+    if ((unsigned)mode & ~0x1fu) return CUBLAS_STATUS_INVALID_VALUE;
     WITH_HANDLE(handle, h, h->math = mode);
 }
 
-cublasStatus_t cublasGetMathMode(cublasHandle_t handle, cublasMath_t *mode)
-{
-    if (!mode)
-        return CUBLAS_STATUS_INVALID_VALUE;
+cublasStatus_t cublasGetMathMode(cublasHandle_t handle, cublasMath_t *mode) {
+    if (!mode) return CUBLAS_STATUS_INVALID_VALUE;
     WITH_HANDLE(handle, h, *mode = h->math);
 }
 
-cublasStatus_t cublasSetAtomicsMode(cublasHandle_t handle, cublasAtomicsMode_t mode)
-{
-    if (mode != CUBLAS_ATOMICS_NOT_ALLOWED && mode != CUBLAS_ATOMICS_ALLOWED)
-        return CUBLAS_STATUS_INVALID_VALUE;
+cublasStatus_t cublasSetAtomicsMode(cublasHandle_t handle, cublasAtomicsMode_t mode) {
+    if (mode != CUBLAS_ATOMICS_NOT_ALLOWED && mode != CUBLAS_ATOMICS_ALLOWED) return CUBLAS_STATUS_INVALID_VALUE;
     WITH_HANDLE(handle, h, h->atomics = mode);
 }
 
-cublasStatus_t cublasGetAtomicsMode(cublasHandle_t handle, cublasAtomicsMode_t *mode)
-{
-    if (!mode)
-        return CUBLAS_STATUS_INVALID_VALUE;
+cublasStatus_t cublasGetAtomicsMode(cublasHandle_t handle, cublasAtomicsMode_t *mode) {
+    if (!mode) return CUBLAS_STATUS_INVALID_VALUE;
     WITH_HANDLE(handle, h, *mode = h->atomics);
 }
 
-cublasStatus_t cublasSetSmCountTarget(cublasHandle_t handle, int count)
-{
-    if (count < 0)
-        return CUBLAS_STATUS_INVALID_VALUE;
+cublasStatus_t cublasSetSmCountTarget(cublasHandle_t handle, int count) {
+    if (count < 0) return CUBLAS_STATUS_INVALID_VALUE;
     WITH_HANDLE(handle, h, h->sm_target = count);
 }
 
-cublasStatus_t cublasGetSmCountTarget(cublasHandle_t handle, int *count)
-{
-    if (!count)
-        return CUBLAS_STATUS_INVALID_VALUE;
+cublasStatus_t cublasGetSmCountTarget(cublasHandle_t handle, int *count) {
+    if (!count) return CUBLAS_STATUS_INVALID_VALUE;
     WITH_HANDLE(handle, h, *count = h->sm_target);
 }
 
 /* OpenBLAS has its own working memory; the program's is left alone. */
-cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, size_t bytes)
-{
-    if ((uintptr_t)workspace % 256 || (bytes && !vgpu_device_can(workspace, bytes)))
-        return CUBLAS_STATUS_INVALID_VALUE;
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, size_t bytes) {
+    if ((uintptr_t)workspace % 256 || (bytes && !vgpu_device_can(workspace, bytes))) return CUBLAS_STATUS_INVALID_VALUE;
     WITH_HANDLE(handle, h, (void)h);
 }
 
-cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int *version)
-{
+cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int *version) {
     (void)handle;
-    if (!version)
-        return CUBLAS_STATUS_INVALID_VALUE;
+    if (!version) return CUBLAS_STATUS_INVALID_VALUE;
     *version = CUBLAS_VERSION;
     return CUBLAS_STATUS_SUCCESS;
 }
 
-size_t cublasGetCudartVersion(void)
-{
+size_t cublasGetCudartVersion(void) {
     return 13000;
 }
 
-cublasStatus_t cublasGetProperty(libraryPropertyType type, int *value)
-{
+cublasStatus_t cublasGetProperty(libraryPropertyType type, int *value) {
     const int parts[] = {CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR, CUBLAS_VER_PATCH};
-    if (!value || (unsigned)type > PATCH_LEVEL)
-        return CUBLAS_STATUS_INVALID_VALUE;
+    if (!value || (unsigned)type > PATCH_LEVEL) return CUBLAS_STATUS_INVALID_VALUE;
     *value = parts[type];
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -199,130 +172,119 @@ static const struct {
 #undef VGPU_ERROR
 };
 
-const char *cublasGetStatusName(cublasStatus_t status)
-{
+const char *cublasGetStatusName(cublasStatus_t status) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (names[i].code == (int)status)
-            return names[i].name;
+        if (names[i].code == (int)status) return names[i].name;
     return "unknown status";
 }
 
-const char *cublasGetStatusString(cublasStatus_t status)
-{
+const char *cublasGetStatusString(cublasStatus_t status) {
     switch ((int)status) {
-    case CUBLAS_STATUS_SUCCESS: return "no error";
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "the handle is not initialized";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "an allocation failed";
-    case CUBLAS_STATUS_INVALID_VALUE: return "an argument is out of range";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "the device failed to execute the routine";
-    case CUBLAS_STATUS_NOT_SUPPORTED: return "this combination of arguments is not supported";
-    default: return cublasGetStatusName(status);
+    case CUBLAS_STATUS_SUCCESS:
+        return "no error";
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+        return "the handle is not initialized";
+    case CUBLAS_STATUS_ALLOC_FAILED:
+        return "an allocation failed";
+    case CUBLAS_STATUS_INVALID_VALUE:
+        return "an argument is out of range";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+        return "the device failed to execute the routine";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+        return "this combination of arguments is not supported";
+    default:
+        return cublasGetStatusName(status);
     }
 }
 
 /* ---- what the routines use ---- */
 
-cublasStatus_t vgpu_blas_run(const struct vgpu_blas *h, void (*run)(void *), const void *args, size_t bytes, bool wait)
-{
+cublasStatus_t vgpu_blas_run(const struct vgpu_blas *h, void (*run)(void *), const void *args, size_t bytes,
+                             bool wait) {
     struct vgpu_work w = {.run = run, .args = args, .bytes = bytes, .blas = true};
     return vgpu_blas_status(wait ? vgpu_submit_and_wait(h->stream, &w) : vgpu_submit(h->stream, &w, NULL));
 }
 
-struct vgpu_scalar vgpu_scalar(const struct vgpu_blas *h, const void *p, cudaDataType_t type)
-{
-    if (h->mode == CUBLAS_POINTER_MODE_DEVICE)
-        return (struct vgpu_scalar){p, 0, type};
+struct vgpu_scalar vgpu_scalar(const struct vgpu_blas *h, const void *p, cudaDataType_t type) {
+    if (h->mode == CUBLAS_POINTER_MODE_DEVICE) return (struct vgpu_scalar){p, 0, type};
     return (struct vgpu_scalar){NULL, vgpu_load(type, p, 0), type};
 }
 
-bool vgpu_scalar_get(const struct vgpu_scalar *s, const char *call, double *value)
-{
-    if (s->device && !vgpu_reach(call, s->device, vgpu_type_bytes(s->type)))
-        return false;
+bool vgpu_scalar_get(const struct vgpu_scalar *s, const char *call, double *value) {
+    if (s->device && !vgpu_reach(call, s->device, vgpu_type_bytes(s->type))) return false;
     *value = s->device ? vgpu_load(s->type, s->device, 0) : s->value;
     return true;
 }
 
-bool vgpu_reach(const char *call, const void *p, uint64_t bytes)
-{
-    if (vgpu_device_can(p, bytes))
-        return true;
+bool vgpu_reach(const char *call, const void *p, uint64_t bytes) {
+    if (vgpu_device_can(p, bytes)) return true;
     vgpu_fault(call, p, bytes);
     return false;
 }
 
-uint64_t vgpu_matrix_bytes(int64_t rows, int64_t columns, int64_t ld, size_t element)
-{
+uint64_t vgpu_matrix_bytes(int64_t rows, int64_t columns, int64_t ld, size_t element) {
     uint64_t n;
-    if (rows <= 0 || columns <= 0)
-        return 0;
-    if (__builtin_mul_overflow((uint64_t)columns - 1, (uint64_t)ld, &n) || __builtin_add_overflow(n, (uint64_t)rows, &n) ||
-        __builtin_mul_overflow(n, element, &n))
+    if (rows <= 0 || columns <= 0) return 0;
+    if (__builtin_mul_overflow((uint64_t)columns - 1, (uint64_t)ld, &n) ||
+        __builtin_add_overflow(n, (uint64_t)rows, &n) || __builtin_mul_overflow(n, element, &n))
         return UINT64_MAX;
     return n;
 }
 
-uint64_t vgpu_vector_bytes(int64_t n, int64_t stride, size_t element)
-{
+uint64_t vgpu_vector_bytes(int64_t n, int64_t stride, size_t element) {
     return n <= 0 ? 0 : vgpu_matrix_bytes(1, n, stride < 0 ? -stride : stride, element);
 }
 
 /* ---- copies with strides ---- */
 
-static cublasStatus_t transfer(int64_t rows, int64_t columns, int64_t element, const void *from, int64_t from_ld, void *to,
-                               int64_t to_ld, enum cudaMemcpyKind kind, const cudaStream_t *stream)
-{
-    if (rows < 0 || columns < 0 || element <= 0 || from_ld <= 0 || to_ld <= 0)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    if (!rows || !columns)
-        return CUBLAS_STATUS_SUCCESS;
-    size_t width = (size_t)(rows * element), to_pitch = (size_t)(to_ld * element), from_pitch = (size_t)(from_ld * element);
+static cublasStatus_t transfer(int64_t rows, int64_t columns, int64_t element, const void *from, int64_t from_ld,
+                               void *to, int64_t to_ld, enum cudaMemcpyKind kind, const cudaStream_t *stream) {
+    if (rows < 0 || columns < 0 || element <= 0 || from_ld <= 0 || to_ld <= 0) return CUBLAS_STATUS_INVALID_VALUE;
+    if (!rows || !columns) return CUBLAS_STATUS_SUCCESS;
+    size_t width = (size_t)(rows * element), to_pitch = (size_t)(to_ld * element),
+           from_pitch = (size_t)(from_ld * element);
     cudaError_t e = stream ? cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, (size_t)columns, kind, *stream)
                            : cudaMemcpy2D(to, to_pitch, from, from_pitch, width, (size_t)columns, kind);
-    return e == cudaSuccess ? CUBLAS_STATUS_SUCCESS : e == cudaErrorInvalidPitchValue ? CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_MAPPING_ERROR;
+    return e == cudaSuccess                  ? CUBLAS_STATUS_SUCCESS
+           : e == cudaErrorInvalidPitchValue ? CUBLAS_STATUS_INVALID_VALUE
+                                             : CUBLAS_STATUS_MAPPING_ERROR;
 }
 
-cublasStatus_t cublasSetMatrix_64(int64_t rows, int64_t cols, int64_t element, const void *a, int64_t lda, void *b, int64_t ldb)
-{
+cublasStatus_t cublasSetMatrix_64(int64_t rows, int64_t cols, int64_t element, const void *a, int64_t lda, void *b,
+                                  int64_t ldb) {
     return transfer(rows, cols, element, a, lda, b, ldb, cudaMemcpyHostToDevice, NULL);
 }
 
-cublasStatus_t cublasGetMatrix_64(int64_t rows, int64_t cols, int64_t element, const void *a, int64_t lda, void *b, int64_t ldb)
-{
+cublasStatus_t cublasGetMatrix_64(int64_t rows, int64_t cols, int64_t element, const void *a, int64_t lda, void *b,
+                                  int64_t ldb) {
     return transfer(rows, cols, element, a, lda, b, ldb, cudaMemcpyDeviceToHost, NULL);
 }
 
 cublasStatus_t cublasSetMatrixAsync_64(int64_t rows, int64_t cols, int64_t element, const void *a, int64_t lda, void *b,
-                                       int64_t ldb, cudaStream_t stream)
-{
+                                       int64_t ldb, cudaStream_t stream) {
     return transfer(rows, cols, element, a, lda, b, ldb, cudaMemcpyHostToDevice, &stream);
 }
 
 cublasStatus_t cublasGetMatrixAsync_64(int64_t rows, int64_t cols, int64_t element, const void *a, int64_t lda, void *b,
-                                       int64_t ldb, cudaStream_t stream)
-{
+                                       int64_t ldb, cudaStream_t stream) {
     return transfer(rows, cols, element, a, lda, b, ldb, cudaMemcpyDeviceToHost, &stream);
 }
 
 /* A vector with a stride is a matrix of one row. */
-cublasStatus_t cublasSetVector_64(int64_t n, int64_t element, const void *x, int64_t incx, void *y, int64_t incy)
-{
+cublasStatus_t cublasSetVector_64(int64_t n, int64_t element, const void *x, int64_t incx, void *y, int64_t incy) {
     return transfer(1, n, element, x, incx, y, incy, cudaMemcpyHostToDevice, NULL);
 }
 
-cublasStatus_t cublasGetVector_64(int64_t n, int64_t element, const void *x, int64_t incx, void *y, int64_t incy)
-{
+cublasStatus_t cublasGetVector_64(int64_t n, int64_t element, const void *x, int64_t incx, void *y, int64_t incy) {
     return transfer(1, n, element, x, incx, y, incy, cudaMemcpyDeviceToHost, NULL);
 }
 
 cublasStatus_t cublasSetVectorAsync_64(int64_t n, int64_t element, const void *x, int64_t incx, void *y, int64_t incy,
-                                       cudaStream_t stream)
-{
+                                       cudaStream_t stream) {
     return transfer(1, n, element, x, incx, y, incy, cudaMemcpyHostToDevice, &stream);
 }
 
 cublasStatus_t cublasGetVectorAsync_64(int64_t n, int64_t element, const void *x, int64_t incx, void *y, int64_t incy,
-                                       cudaStream_t stream)
-{
+                                       cudaStream_t stream) {
     return transfer(1, n, element, x, incx, y, incy, cudaMemcpyDeviceToHost, &stream);
 }

@@ -1,6 +1,6 @@
 /* Copies and memsets. Everything is a copy of `depth` slices of `height` rows of `width` bytes.
- * Host memory by the runtime's rules ("API synchronization behavior"): a synchronous copy that touches the host waits; an
- * asynchronous one from pageable memory takes the bytes before it returns; one to pageable memory, or between host
+ * Host memory by the runtime's rules ("API synchronization behavior"): a synchronous copy that touches the host waits;
+ * an asynchronous one from pageable memory takes the bytes before it returns; one to pageable memory, or between host
  * buffers, waits; between device buffers and for memsets even the synchronous form returns at once. */
 #include "vgpu/vgpu_engine.h"
 
@@ -23,20 +23,18 @@ struct copy {
 };
 
 /* Bytes from the first to the last of the box; false: more than there are addresses. */
-static bool extent(const struct side *s, const struct box *b, size_t *bytes)
-{
+static bool extent(const struct side *s, const struct box *b, size_t *bytes) {
     size_t slices;
-    return !__builtin_mul_overflow(s->pitch, b->height - 1, bytes) && !__builtin_mul_overflow(s->slice, b->depth - 1, &slices) &&
-           !__builtin_add_overflow(*bytes, slices, bytes) && !__builtin_add_overflow(*bytes, b->width, bytes);
+    return !__builtin_mul_overflow(s->pitch, b->height - 1, bytes) &&
+           !__builtin_mul_overflow(s->slice, b->depth - 1, &slices) && !__builtin_add_overflow(*bytes, slices, bytes) &&
+           !__builtin_add_overflow(*bytes, b->width, bytes);
 }
 
-static bool dense(const struct side *s, const struct box *b)
-{
+static bool dense(const struct side *s, const struct box *b) {
     return (b->height == 1 || s->pitch == b->width) && (b->depth == 1 || s->slice == b->width * b->height);
 }
 
-static void move(const struct copy *c)
-{
+static void move(const struct copy *c) {
     const struct box *b = &c->box;
     if (dense(&c->to, b) && dense(&c->from, b)) {
         memmove(c->to.p, c->from.p, b->width * b->height * b->depth);
@@ -44,45 +42,37 @@ static void move(const struct copy *c)
     }
     for (size_t z = 0; z < b->depth; z++)
         for (size_t y = 0; y < b->height; y++)
-            memmove(c->to.p + z * c->to.slice + y * c->to.pitch, c->from.p + z * c->from.slice + y * c->from.pitch, b->width);
+            memmove(c->to.p + z * c->to.slice + y * c->to.pitch, c->from.p + z * c->from.slice + y * c->from.pitch,
+                    b->width);
 }
 
 /* The device's half of a copy may have been released in another stream since it was queued. */
-static bool still_there(const struct side *s, const struct box *b)
-{
+static bool still_there(const struct side *s, const struct box *b) {
     size_t bytes;
-    if (extent(s, b, &bytes) && vgpu_side_of(s->p, bytes) != VGPU_BAD)
-        return true;
+    if (extent(s, b, &bytes) && vgpu_side_of(s->p, bytes) != VGPU_BAD) return true;
     vgpu_fault("a copy", s->p, bytes);
     return false;
 }
 
-static void run_copy(void *args)
-{
+static void run_copy(void *args) {
     struct copy *c = args;
-    if (still_there(&c->to, &c->box) && (c->staging || still_there(&c->from, &c->box)))
-        move(c);
+    if (still_there(&c->to, &c->box) && (c->staging || still_there(&c->from, &c->box))) move(c);
     free(c->staging);
 }
 
-static bool is_host(enum vgpu_side s)
-{
+static bool is_host(enum vgpu_side s) {
     return s == VGPU_PAGEABLE || s == VGPU_PINNED;
 }
 
 /* Is memory on that side what the direction of the copy says? Pinned and managed memory is both. */
-static bool agrees(enum vgpu_side side, bool device)
-{
+static bool agrees(enum vgpu_side side, bool device) {
     return device ? side != VGPU_PAGEABLE && side != VGPU_BAD : side != VGPU_DEVICE && side != VGPU_BAD;
 }
 
-static cudaError_t check(const struct copy *c, enum cudaMemcpyKind kind, enum vgpu_side *to, enum vgpu_side *from)
-{
+static cudaError_t check(const struct copy *c, enum cudaMemcpyKind kind, enum vgpu_side *to, enum vgpu_side *from) {
     size_t a, b;
-    if ((unsigned)kind > cudaMemcpyDefault)
-        return cudaErrorInvalidMemcpyDirection;
-    if (c->box.width > c->to.pitch || c->box.width > c->from.pitch)
-        return cudaErrorInvalidPitchValue;
+    if ((unsigned)kind > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
+    if (c->box.width > c->to.pitch || c->box.width > c->from.pitch) return cudaErrorInvalidPitchValue;
     if (!c->to.p || !c->from.p || !extent(&c->to, &c->box, &a) || !extent(&c->from, &c->box, &b))
         return cudaErrorInvalidValue;
     *to = vgpu_side_of(c->to.p, a);
@@ -96,12 +86,10 @@ static cudaError_t check(const struct copy *c, enum cudaMemcpyKind kind, enum vg
 }
 
 /* Packs the source into memory of our own; false: there is none, and the copy has to be waited for. */
-static bool stage(struct copy *c)
-{
+static bool stage(struct copy *c) {
     const struct box *b = &c->box;
     char *own = malloc(b->width * b->height * b->depth);
-    if (!own)
-        return false;
+    if (!own) return false;
     struct side packed = {own, b->width, b->width * b->height};
     move(&(struct copy){packed, c->from, *b, NULL});
     c->from = packed;
@@ -109,110 +97,91 @@ static bool stage(struct copy *c)
     return true;
 }
 
-static cudaError_t copy(struct copy c, enum cudaMemcpyKind kind, cudaStream_t stream, bool synchronous)
-{
+static cudaError_t copy(struct copy c, enum cudaMemcpyKind kind, cudaStream_t stream, bool synchronous) {
     enum vgpu_side to, from;
-    if (!c.box.width || !c.box.height || !c.box.depth)
-        return cudaSuccess;
+    if (!c.box.width || !c.box.height || !c.box.depth) return cudaSuccess;
     cudaError_t e = check(&c, kind, &to, &from);
-    if (e)
-        return e;
+    if (e) return e;
     bool host = is_host(to) || is_host(from);
-    bool wait = synchronous ? host || to == VGPU_MANAGED || from == VGPU_MANAGED : to == VGPU_PAGEABLE || (is_host(to) && is_host(from));
-    if (!wait && from == VGPU_PAGEABLE)
-        wait = !stage(&c);
+    bool wait = synchronous ? host || to == VGPU_MANAGED || from == VGPU_MANAGED
+                            : to == VGPU_PAGEABLE || (is_host(to) && is_host(from));
+    if (!wait && from == VGPU_PAGEABLE) wait = !stage(&c);
     struct vgpu_work w = {.run = run_copy, .args = &c, .bytes = sizeof c};
     e = wait ? vgpu_submit_and_wait(stream, &w) : vgpu_submit(stream, &w, NULL);
-    if (e && !wait)
-        free(c.staging);
+    if (e && !wait) free(c.staging);
     return e;
 }
 
-static struct copy flat(void *to, const void *from, size_t bytes)
-{
+static struct copy flat(void *to, const void *from, size_t bytes) {
     return (struct copy){{to, bytes, 0}, {(char *)from, bytes, 0}, {bytes, 1, 1}, NULL};
 }
 
-static struct copy rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height)
-{
+static struct copy rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height) {
     return (struct copy){{to, to_pitch, 0}, {(char *)from, from_pitch, 0}, {width, height, 1}, NULL};
 }
 
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
-{
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
     return copy(flat(to, from, bytes), kind, cudaStreamLegacy, true);
 }
 
-cudaError_t cudaMemcpy_ptds(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
-{
+cudaError_t cudaMemcpy_ptds(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
     return copy(flat(to, from, bytes), kind, cudaStreamPerThread, true);
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
-{
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
     return copy(flat(to, from, bytes), kind, stream, false);
 }
 
 cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
-                         enum cudaMemcpyKind kind)
-{
+                         enum cudaMemcpyKind kind) {
     return copy(rows(to, to_pitch, from, from_pitch, width, height), kind, cudaStreamLegacy, true);
 }
 
-cudaError_t cudaMemcpy2D_ptds(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
-                              enum cudaMemcpyKind kind)
-{
+cudaError_t cudaMemcpy2D_ptds(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                              size_t height, enum cudaMemcpyKind kind) {
     return copy(rows(to, to_pitch, from, from_pitch, width, height), kind, cudaStreamPerThread, true);
 }
 
-cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height,
-                              enum cudaMemcpyKind kind, cudaStream_t stream)
-{
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                              size_t height, enum cudaMemcpyKind kind, cudaStream_t stream) {
     return copy(rows(to, to_pitch, from, from_pitch, width, height), kind, stream, false);
 }
 
 /* Where a pitched pointer's box begins. Arrays are not implemented. */
-static struct side corner(const struct cudaPitchedPtr *p, const struct cudaPos *at)
-{
+static struct side corner(const struct cudaPitchedPtr *p, const struct cudaPos *at) {
     size_t slice = p->pitch * p->ysize;
     return (struct side){p->ptr ? (char *)p->ptr + at->z * slice + at->y * p->pitch + at->x : NULL, p->pitch, slice};
 }
 
-static cudaError_t copy_3d(const struct cudaMemcpy3DParms *p, cudaStream_t stream, bool synchronous)
-{
-    if (!p || (p->srcArray && p->srcPtr.ptr) || (p->dstArray && p->dstPtr.ptr))
-        return cudaErrorInvalidValue;
-    if (p->srcArray || p->dstArray)
-        return cudaErrorNotSupported;
-    struct copy c = {corner(&p->dstPtr, &p->dstPos), corner(&p->srcPtr, &p->srcPos),
-                     {p->extent.width, p->extent.height, p->extent.depth}, NULL};
+static cudaError_t copy_3d(const struct cudaMemcpy3DParms *p, cudaStream_t stream, bool synchronous) {
+    if (!p || (p->srcArray && p->srcPtr.ptr) || (p->dstArray && p->dstPtr.ptr)) return cudaErrorInvalidValue;
+    if (p->srcArray || p->dstArray) return cudaErrorNotSupported;
+    struct copy c = {corner(&p->dstPtr, &p->dstPos),
+                     corner(&p->srcPtr, &p->srcPos),
+                     {p->extent.width, p->extent.height, p->extent.depth},
+                     NULL};
     return copy(c, p->kind, stream, synchronous);
 }
 
-cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *p)
-{
+cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *p) {
     return copy_3d(p, cudaStreamLegacy, true);
 }
 
-cudaError_t cudaMemcpy3D_ptds(const struct cudaMemcpy3DParms *p)
-{
+cudaError_t cudaMemcpy3D_ptds(const struct cudaMemcpy3DParms *p) {
     return copy_3d(p, cudaStreamPerThread, true);
 }
 
-cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p, cudaStream_t stream)
-{
+cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p, cudaStream_t stream) {
     return copy_3d(p, stream, false);
 }
 
-cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes, cudaStream_t stream)
-{
-    if (to_device || from_device)
-        return cudaErrorInvalidDevice;
+cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes,
+                                cudaStream_t stream) {
+    if (to_device || from_device) return cudaErrorInvalidDevice;
     return copy(flat(to, from, bytes), cudaMemcpyDeviceToDevice, stream, false);
 }
 
-cudaError_t cudaMemcpyPeer(void *to, int to_device, const void *from, int from_device, size_t bytes)
-{
+cudaError_t cudaMemcpyPeer(void *to, int to_device, const void *from, int from_device, size_t bytes) {
     return cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, cudaStreamLegacy);
 }
 
@@ -222,8 +191,7 @@ struct fill {
     unsigned char value;
 };
 
-static void run_fill(void *args)
-{
+static void run_fill(void *args) {
     struct fill *f = args;
     size_t bytes;
     if (!extent(&f->to, &f->box, &bytes) || !vgpu_device_can(f->to.p, bytes)) {
@@ -235,70 +203,55 @@ static void run_fill(void *args)
             memset(f->to.p + z * f->to.slice + y * f->to.pitch, f->value, f->box.width);
 }
 
-static cudaError_t fill_box(struct side to, int value, struct box box, cudaStream_t stream)
-{
+static cudaError_t fill_box(struct side to, int value, struct box box, cudaStream_t stream) {
     size_t bytes;
-    if (!box.width || !box.height || !box.depth)
-        return cudaSuccess;
-    if (box.width > to.pitch)
-        return cudaErrorInvalidPitchValue;
-    if (!to.p || !extent(&to, &box, &bytes) || !vgpu_device_can(to.p, bytes))
-        return cudaErrorInvalidValue;
+    if (!box.width || !box.height || !box.depth) return cudaSuccess;
+    if (box.width > to.pitch) return cudaErrorInvalidPitchValue;
+    if (!to.p || !extent(&to, &box, &bytes) || !vgpu_device_can(to.p, bytes)) return cudaErrorInvalidValue;
     struct fill f = {to, box, (unsigned char)value};
     return vgpu_submit(stream, &(struct vgpu_work){.run = run_fill, .args = &f, .bytes = sizeof f}, NULL);
 }
 
-static cudaError_t fill(void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream)
-{
+static cudaError_t fill(void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream) {
     return fill_box((struct side){to, pitch, 0}, value, (struct box){width, height, 1}, stream);
 }
 
-static cudaError_t fill_3d(struct cudaPitchedPtr to, int value, struct cudaExtent e, cudaStream_t stream)
-{
+static cudaError_t fill_3d(struct cudaPitchedPtr to, int value, struct cudaExtent e, cudaStream_t stream) {
     return fill_box(corner(&to, &(struct cudaPos){0, 0, 0}), value, (struct box){e.width, e.height, e.depth}, stream);
 }
 
-cudaError_t cudaMemset3D(struct cudaPitchedPtr to, int value, struct cudaExtent e)
-{
+cudaError_t cudaMemset3D(struct cudaPitchedPtr to, int value, struct cudaExtent e) {
     return fill_3d(to, value, e, cudaStreamLegacy);
 }
 
-cudaError_t cudaMemset3D_ptds(struct cudaPitchedPtr to, int value, struct cudaExtent e)
-{
+cudaError_t cudaMemset3D_ptds(struct cudaPitchedPtr to, int value, struct cudaExtent e) {
     return fill_3d(to, value, e, cudaStreamPerThread);
 }
 
-cudaError_t cudaMemset3DAsync(struct cudaPitchedPtr to, int value, struct cudaExtent e, cudaStream_t stream)
-{
+cudaError_t cudaMemset3DAsync(struct cudaPitchedPtr to, int value, struct cudaExtent e, cudaStream_t stream) {
     return fill_3d(to, value, e, stream);
 }
 
-cudaError_t cudaMemset(void *to, int value, size_t bytes)
-{
+cudaError_t cudaMemset(void *to, int value, size_t bytes) {
     return fill(to, bytes, value, bytes, 1, cudaStreamLegacy);
 }
 
-cudaError_t cudaMemset_ptds(void *to, int value, size_t bytes)
-{
+cudaError_t cudaMemset_ptds(void *to, int value, size_t bytes) {
     return fill(to, bytes, value, bytes, 1, cudaStreamPerThread);
 }
 
-cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
-{
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream) {
     return fill(to, bytes, value, bytes, 1, stream);
 }
 
-cudaError_t cudaMemset2D(void *to, size_t pitch, int value, size_t width, size_t height)
-{
+cudaError_t cudaMemset2D(void *to, size_t pitch, int value, size_t width, size_t height) {
     return fill(to, pitch, value, width, height, cudaStreamLegacy);
 }
 
-cudaError_t cudaMemset2D_ptds(void *to, size_t pitch, int value, size_t width, size_t height)
-{
+cudaError_t cudaMemset2D_ptds(void *to, size_t pitch, int value, size_t width, size_t height) {
     return fill(to, pitch, value, width, height, cudaStreamPerThread);
 }
 
-cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream)
-{
+cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream) {
     return fill(to, pitch, value, width, height, stream);
 }

@@ -1,4 +1,4 @@
-/* The device as a whole: what it refuses, its properties, and the last error of each thread. */
+/* The device as a whole: its properties and settings. */
 #include "vgpu/vgpu_engine.h"
 
 #include <errno.h>
@@ -11,60 +11,30 @@
 
 enum { VERSION = 13000, CLOCK_CPU = 2 /* ACCT_clock_cpu of trace/events.def */ };
 
-_Atomic int vgpu_refused;
-static __thread int last_error;
-
-int vgpu_cudart_refuse(void)
-{
-    int e = vgpu_refused;
-    if (e)
-        last_error = e;
-    return e;
-}
-
-void vgpu_cudart_note(int error)
-{
-    last_error = error;
-}
-
-void vgpu_say(const char *format, ...)
-{
+void vgpu_say(const char *format, ...) {
     char line[512];
     va_list ap;
     int n = snprintf(line, sizeof line, "acct virtual GPU: ");
     va_start(ap, format);
     n += vsnprintf(line + n, sizeof line - (size_t)n - 1, format, ap);
     va_end(ap);
-    if (n > (int)sizeof line - 2)
-        n = sizeof line - 2;
+    if (n > (int)sizeof line - 2) n = sizeof line - 2;
     line[n++] = '\n';
-    if (write(2, line, (size_t)n) < 0)
-        return; /* stderr is closed: nothing else to tell it with */
+    if (write(2, line, (size_t)n) < 0) return; /* stderr is closed: nothing else to tell it with */
 }
 
-void vgpu_fault(const char *what, const void *address, size_t bytes)
-{
-    int none = 0;
-    if (__atomic_compare_exchange_n((int *)&vgpu_refused, &none, cudaErrorIllegalAddress, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-        vgpu_say("%s: the device cannot reach %zu bytes at %p (cudaErrorIllegalAddress; all further calls fail)", what, bytes, address);
-}
-
-bool vgpu_env_bytes(const char *name, uint64_t *value)
-{
+bool vgpu_env_bytes(const char *name, uint64_t *value) {
     static const char suffixes[] = "KMGT";
     const char *text = getenv(name);
-    if (!text || !*text)
-        return false;
+    if (!text || !*text) return false;
     char *end;
     errno = 0;
     unsigned long long n = strtoull(text, &end, 10);
     const char *s = *end ? strchr(suffixes, *end & ~0x20) : NULL;
     unsigned shift = s ? 10 * (unsigned)(s - suffixes + 1) : 0;
     end += s != NULL;
-    if (s && *end == 'i')
-        end++;
-    if (s && (*end == 'B' || *end == 'b'))
-        end++;
+    if (s && *end == 'i') end++;
+    if (s && (*end == 'B' || *end == 'b')) end++;
     if (errno || *text == '-' || *end || n > UINT64_MAX >> shift) {
         vgpu_say("%s=%s is not a size (a number with K, M, G or T): ignored", name, text);
         return false;
@@ -73,20 +43,17 @@ bool vgpu_env_bytes(const char *name, uint64_t *value)
     return n != 0;
 }
 
-int vgpu_cores(void)
-{
+int vgpu_cores(void) {
     cpu_set_t set;
     int n = sched_getaffinity(0, sizeof set, &set) ? 0 : CPU_COUNT(&set);
     return n > 0 ? n : 1;
 }
 
-int vgpu_device(int ordinal, struct acct_vgpu_device *out)
-{
+int vgpu_device(int ordinal, struct acct_vgpu_device *out) {
     struct acct_vgpu_device d = {.clock = CLOCK_CPU, .profile = "cpu"};
     struct vgpu_peak peak;
     size_t bytes = out->struct_bytes < sizeof d ? out->struct_bytes : sizeof d;
-    if (ordinal)
-        return -1;
+    if (ordinal) return -1;
     vgpu_peak_get(&peak);
     d.struct_bytes = (uint32_t)bytes;
     d.peak_fp32 = peak.fp32;
@@ -96,132 +63,94 @@ int vgpu_device(int ordinal, struct acct_vgpu_device *out)
     return 0;
 }
 
-/* ---- errors ---- */
-
-struct named {
-    int code;
-    const char *name;
-};
-
-static const struct named errors[] = {
-#define VGPU_ERROR(name) {name, #name},
-#include "vgpu_cudart_errors.h"
-#undef VGPU_ERROR
-};
-
-static const struct named texts[] = {
-    {cudaSuccess, "no error"},
-    {cudaErrorInvalidValue, "invalid argument"},
-    {cudaErrorMemoryAllocation, "out of memory"},
-    {cudaErrorInitializationError, "the device cannot be used here (in a forked child?)"},
-    {cudaErrorCudartUnloading, "the program is exiting"},
-    {cudaErrorInvalidPitchValue, "invalid pitch"},
-    {cudaErrorInvalidMemcpyDirection, "invalid direction of a copy"},
-    {cudaErrorInvalidDevice, "no such device"},
-    {cudaErrorInvalidResourceHandle, "invalid stream, event or other handle"},
-    {cudaErrorNotReady, "not finished yet"},
-    {cudaErrorIllegalAddress, "the device accessed an address that it cannot reach"},
-    {cudaErrorHostMemoryAlreadyRegistered, "this host memory is registered already"},
-    {cudaErrorHostMemoryNotRegistered, "this host memory is not registered"},
-    {cudaErrorNotPermitted, "not permitted here"},
-    {cudaErrorNotSupported, "not supported"},
-};
-
-const char *cudaGetErrorName(cudaError_t error)
-{
-    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
-        if (errors[i].code == (int)error)
-            return errors[i].name;
-    return "unrecognized error code";
-}
-
-/* For the codes that this device never gives, the name is the text. */
-const char *cudaGetErrorString(cudaError_t error)
-{
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (texts[i].code == (int)error)
-            return texts[i].name;
-    return cudaGetErrorName(error);
-}
-
-cudaError_t cudaPeekAtLastError(void)
-{
-    return (cudaError_t)last_error;
-}
-
-/* An error that outlives its call (a fault, a forked child) is not cleared. */
-cudaError_t cudaGetLastError(void)
-{
-    int e = last_error;
-    last_error = vgpu_refused;
-    return (cudaError_t)e;
-}
-
-/* ---- the device ---- */
-
-static int megahertz(void)
-{
+static int megahertz(void) {
     long khz = 0;
     FILE *f = fopen("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "re");
     if (f) {
-        if (fscanf(f, "%ld", &khz) != 1)
-            khz = 0;
+        if (fscanf(f, "%ld", &khz) != 1) khz = 0;
         fclose(f);
     }
     return khz > 0 ? (int)(khz / 1000) : 2000;
 }
 
 /* Limits are those of compute capability 9.0; sizes and counts are this machine's. */
-static void fill_properties(struct cudaDeviceProp *p)
-{
+static void fill_properties(struct cudaDeviceProp *p) {
     *p = (struct cudaDeviceProp){
         .name = "acct virtual GPU (cpu)",
         .totalGlobalMem = vgpu_capacity(),
-        .sharedMemPerBlock = 48 << 10, .sharedMemPerBlockOptin = 227 << 10, .reservedSharedMemPerBlock = 1 << 10,
+        .sharedMemPerBlock = 48 << 10,
+        .sharedMemPerBlockOptin = 227 << 10,
+        .reservedSharedMemPerBlock = 1 << 10,
         .sharedMemPerMultiprocessor = 228 << 10,
-        .regsPerBlock = 65536, .regsPerMultiprocessor = 65536,
-        .warpSize = 32, .memPitch = 2147483647,
-        .maxThreadsPerBlock = 1024, .maxThreadsDim = {1024, 1024, 64}, .maxGridSize = {2147483647, 65535, 65535},
-        .maxThreadsPerMultiProcessor = 2048, .maxBlocksPerMultiProcessor = 32,
-        .totalConstMem = 65536, .major = 9, .minor = 0,
-        .textureAlignment = 512, .texturePitchAlignment = 32, .surfaceAlignment = 512,
+        .regsPerBlock = 65536,
+        .regsPerMultiprocessor = 65536,
+        .warpSize = 32,
+        .memPitch = 2147483647,
+        .maxThreadsPerBlock = 1024,
+        .maxThreadsDim = {1024, 1024, 64},
+        .maxGridSize = {2147483647, 65535, 65535},
+        .maxThreadsPerMultiProcessor = 2048,
+        .maxBlocksPerMultiProcessor = 32,
+        .totalConstMem = 65536,
+        .major = 9,
+        .minor = 0,
+        .textureAlignment = 512,
+        .texturePitchAlignment = 32,
+        .surfaceAlignment = 512,
         .multiProcessorCount = vgpu_cores(),
-        .canMapHostMemory = 1, .unifiedAddressing = 1, .managedMemory = 1, .concurrentManagedAccess = 1,
-        .hostRegisterSupported = 1, .canUseHostPointerForRegisteredMem = 1,
-        .maxTexture1D = 131072, .maxTexture1DMipmap = 32768,
-        .maxTexture2D = {131072, 65536}, .maxTexture2DMipmap = {32768, 32768}, .maxTexture2DLinear = {131072, 65000, 2097120},
-        .maxTexture2DGather = {32768, 32768}, .maxTexture3D = {16384, 16384, 16384}, .maxTexture3DAlt = {8192, 8192, 32768},
-        .maxTextureCubemap = 32768, .maxTexture1DLayered = {32768, 2048}, .maxTexture2DLayered = {32768, 32768, 2048},
-        .maxTextureCubemapLayered = {32768, 2046}, .maxSurface1D = 32768, .maxSurface2D = {131072, 65536},
-        .maxSurface3D = {16384, 16384, 16384}, .maxSurface1DLayered = {32768, 2048}, .maxSurface2DLayered = {32768, 32768, 2048},
-        .maxSurfaceCubemap = 32768, .maxSurfaceCubemapLayered = {32768, 2046},
-        .concurrentKernels = 1, .asyncEngineCount = 2, .streamPrioritiesSupported = 1,
-        .memoryBusWidth = 64, .l2CacheSize = 0,
-        .globalL1CacheSupported = 1, .localL1CacheSupported = 1,
-        .memoryPoolsSupported = 1, .deviceNumaId = -1, .hostNumaId = -1,
+        .canMapHostMemory = 1,
+        .unifiedAddressing = 1,
+        .managedMemory = 1,
+        .concurrentManagedAccess = 1,
+        .hostRegisterSupported = 1,
+        .canUseHostPointerForRegisteredMem = 1,
+        .maxTexture1D = 131072,
+        .maxTexture1DMipmap = 32768,
+        .maxTexture2D = {131072, 65536},
+        .maxTexture2DMipmap = {32768, 32768},
+        .maxTexture2DLinear = {131072, 65000, 2097120},
+        .maxTexture2DGather = {32768, 32768},
+        .maxTexture3D = {16384, 16384, 16384},
+        .maxTexture3DAlt = {8192, 8192, 32768},
+        .maxTextureCubemap = 32768,
+        .maxTexture1DLayered = {32768, 2048},
+        .maxTexture2DLayered = {32768, 32768, 2048},
+        .maxTextureCubemapLayered = {32768, 2046},
+        .maxSurface1D = 32768,
+        .maxSurface2D = {131072, 65536},
+        .maxSurface3D = {16384, 16384, 16384},
+        .maxSurface1DLayered = {32768, 2048},
+        .maxSurface2DLayered = {32768, 32768, 2048},
+        .maxSurfaceCubemap = 32768,
+        .maxSurfaceCubemapLayered = {32768, 2046},
+        .concurrentKernels = 1,
+        .asyncEngineCount = 2,
+        .streamPrioritiesSupported = 1,
+        .memoryBusWidth = 64,
+        .l2CacheSize = 0,
+        .globalL1CacheSupported = 1,
+        .localL1CacheSupported = 1,
+        .memoryPoolsSupported = 1,
+        .deviceNumaId = -1,
+        .hostNumaId = -1,
     };
     long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
     p->l2CacheSize = l3 > 0 && l3 < 0x7fffffff ? (int)l3 : 0;
     memcpy(p->uuid.bytes, "acct-vgpu-cpu-0", 16);
 }
 
-static const struct cudaDeviceProp *properties(void)
-{
+static const struct cudaDeviceProp *properties(void) {
     static struct cudaDeviceProp p;
     static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&m);
-    if (!p.major)
-        fill_properties(&p);
+    if (!p.major) fill_properties(&p);
     pthread_mutex_unlock(&m);
     return &p;
 }
 
-cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int device)
-{
-    if (!out)
-        return cudaErrorInvalidValue;
-    if (device)
-        return cudaErrorInvalidDevice;
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int device) {
+    if (!out) return cudaErrorInvalidValue;
+    if (device) return cudaErrorInvalidDevice;
     *out = *properties();
     return cudaSuccess;
 }
@@ -296,34 +225,45 @@ static const struct {
     {cudaDevAttrHostNumaId, FIELD(hostNumaId)},
 };
 
-static int other_attribute(enum cudaDeviceAttr attribute, const struct cudaDeviceProp *p)
-{
+static int other_attribute(enum cudaDeviceAttr attribute, const struct cudaDeviceProp *p) {
     switch ((int)attribute) {
-    case cudaDevAttrMaxSharedMemoryPerBlock: return (int)p->sharedMemPerBlock;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: return (int)p->sharedMemPerBlockOptin;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: return (int)p->sharedMemPerMultiprocessor;
-    case cudaDevAttrReservedSharedMemoryPerBlock: return (int)p->reservedSharedMemPerBlock;
-    case cudaDevAttrTotalConstantMemory: return (int)p->totalConstMem;
-    case cudaDevAttrMaxPitch: return (int)p->memPitch;
-    case cudaDevAttrTextureAlignment: return (int)p->textureAlignment;
-    case cudaDevAttrTexturePitchAlignment: return (int)p->texturePitchAlignment;
-    case cudaDevAttrSurfaceAlignment: return (int)p->surfaceAlignment;
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+        return (int)p->sharedMemPerBlock;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+        return (int)p->sharedMemPerBlockOptin;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+        return (int)p->sharedMemPerMultiprocessor;
+    case cudaDevAttrReservedSharedMemoryPerBlock:
+        return (int)p->reservedSharedMemPerBlock;
+    case cudaDevAttrTotalConstantMemory:
+        return (int)p->totalConstMem;
+    case cudaDevAttrMaxPitch:
+        return (int)p->memPitch;
+    case cudaDevAttrTextureAlignment:
+        return (int)p->textureAlignment;
+    case cudaDevAttrTexturePitchAlignment:
+        return (int)p->texturePitchAlignment;
+    case cudaDevAttrSurfaceAlignment:
+        return (int)p->surfaceAlignment;
     case cudaDevAttrClockRate:
-    case cudaDevAttrMemoryClockRate: return megahertz() * 1000;
-    case cudaDevAttrGpuOverlap: return 1;
-    case cudaDevAttrSingleToDoublePrecisionPerfRatio: return 2;
-    case cudaDevAttrComputeMode: return cudaComputeModeDefault;
-    case cudaDevAttrMemSyncDomainCount: return 1;
-    default: return 0; /* a texture size or a feature that is not there */
+    case cudaDevAttrMemoryClockRate:
+        return megahertz() * 1000;
+    case cudaDevAttrGpuOverlap:
+        return 1;
+    case cudaDevAttrSingleToDoublePrecisionPerfRatio:
+        return 2;
+    case cudaDevAttrComputeMode:
+        return cudaComputeModeDefault;
+    case cudaDevAttrMemSyncDomainCount:
+        return 1;
+    default:
+        return 0; /* a texture size or a feature that is not there */
     }
 }
 
-cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
-{
-    if (device)
-        return cudaErrorInvalidDevice;
-    if (!value || (int)attribute < 1 || attribute >= cudaDevAttrMax)
-        return cudaErrorInvalidValue;
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
+    if (device) return cudaErrorInvalidDevice;
+    if (!value || (int)attribute < 1 || attribute >= cudaDevAttrMax) return cudaErrorInvalidValue;
     const struct cudaDeviceProp *p = properties();
     for (size_t i = 0; i < sizeof int_fields / sizeof *int_fields; i++)
         if (int_fields[i].attribute == attribute) {
@@ -334,73 +274,57 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     return cudaSuccess;
 }
 
-cudaError_t cudaGetDeviceCount(int *count)
-{
-    if (!count)
-        return cudaErrorInvalidValue;
+cudaError_t cudaGetDeviceCount(int *count) {
+    if (!count) return cudaErrorInvalidValue;
     *count = 1;
     return cudaSuccess;
 }
 
-cudaError_t cudaGetDevice(int *device)
-{
-    if (!device)
-        return cudaErrorInvalidValue;
+cudaError_t cudaGetDevice(int *device) {
+    if (!device) return cudaErrorInvalidValue;
     *device = 0;
     return cudaSuccess;
 }
 
-cudaError_t cudaSetDevice(int device)
-{
+cudaError_t cudaSetDevice(int device) {
     return device ? cudaErrorInvalidDevice : cudaSuccess;
 }
 
-cudaError_t cudaInitDevice(int device, unsigned int device_flags, unsigned int flags)
-{
+cudaError_t cudaInitDevice(int device, unsigned int device_flags, unsigned int flags) {
     (void)device_flags, (void)flags;
     return cudaSetDevice(device);
 }
 
-cudaError_t cudaSetValidDevices(int *devices, int count)
-{
+cudaError_t cudaSetValidDevices(int *devices, int count) {
     for (int i = 0; devices && i < count; i++)
-        if (devices[i])
-            return cudaErrorInvalidDevice;
+        if (devices[i]) return cudaErrorInvalidDevice;
     return count < 0 || (count && !devices) ? cudaErrorInvalidValue : cudaSuccess;
 }
 
-cudaError_t cudaChooseDevice(int *device, const struct cudaDeviceProp *wanted)
-{
-    if (!device || !wanted)
-        return cudaErrorInvalidValue;
+cudaError_t cudaChooseDevice(int *device, const struct cudaDeviceProp *wanted) {
+    if (!device || !wanted) return cudaErrorInvalidValue;
     *device = 0;
     return cudaSuccess;
 }
 
 static unsigned device_flags = cudaDeviceScheduleAuto;
 
-cudaError_t cudaSetDeviceFlags(unsigned int flags)
-{
-    if (flags & ~(unsigned)cudaDeviceMask)
-        return cudaErrorInvalidValue;
+cudaError_t cudaSetDeviceFlags(unsigned int flags) {
+    if (flags & ~(unsigned)cudaDeviceMask) return cudaErrorInvalidValue;
     device_flags = flags;
     return cudaSuccess;
 }
 
-cudaError_t cudaGetDeviceFlags(unsigned int *flags)
-{
-    if (!flags)
-        return cudaErrorInvalidValue;
+cudaError_t cudaGetDeviceFlags(unsigned int *flags) {
+    if (!flags) return cudaErrorInvalidValue;
     *flags = device_flags;
     return cudaSuccess;
 }
 
 /* Everything is released; only a child of fork and an exiting program stay refused. */
-cudaError_t cudaDeviceReset(void)
-{
+cudaError_t cudaDeviceReset(void) {
     int refused = vgpu_refused;
-    if (refused == cudaErrorInitializationError || refused == cudaErrorCudartUnloading)
-        return (cudaError_t)refused;
+    if (refused == cudaErrorInitializationError || refused == cudaErrorCudartUnloading) return (cudaError_t)refused;
     vgpu_wait_all();
     pthread_mutex_lock(&vgpu_lock);
     vgpu_streams_reset();
@@ -408,106 +332,86 @@ cudaError_t cudaDeviceReset(void)
     vgpu_memory_reset();
     vgpu_host_reset();
     vgpu_refused = 0;
-    last_error = 0;
+    vgpu_cudart_note(cudaSuccess);
     return cudaSuccess;
 }
 
-cudaError_t cudaDriverGetVersion(int *version)
-{
-    if (!version)
-        return cudaErrorInvalidValue;
+cudaError_t cudaDriverGetVersion(int *version) {
+    if (!version) return cudaErrorInvalidValue;
     *version = VERSION;
     return cudaSuccess;
 }
 
-cudaError_t cudaRuntimeGetVersion(int *version)
-{
+cudaError_t cudaRuntimeGetVersion(int *version) {
     return cudaDriverGetVersion(version);
 }
 
-cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
-{
-    if (!can)
-        return cudaErrorInvalidValue;
-    if (device || peer)
-        return cudaErrorInvalidDevice;
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
+    if (!can) return cudaErrorInvalidValue;
+    if (device || peer) return cudaErrorInvalidDevice;
     *can = 0;
     return cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetPCIBusId(char *id, int bytes, int device)
-{
-    if (!id || bytes < 1)
-        return cudaErrorInvalidValue;
-    if (device)
-        return cudaErrorInvalidDevice;
+cudaError_t cudaDeviceGetPCIBusId(char *id, int bytes, int device) {
+    if (!id || bytes < 1) return cudaErrorInvalidValue;
+    if (device) return cudaErrorInvalidDevice;
     return snprintf(id, (size_t)bytes, "0000:00:00.0") < bytes ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *id)
-{
-    if (!device || !id)
-        return cudaErrorInvalidValue;
-    if (strcmp(id, "0000:00:00.0") && strcmp(id, "00:00.0"))
-        return cudaErrorInvalidDevice;
+cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *id) {
+    if (!device || !id) return cudaErrorInvalidValue;
+    if (strcmp(id, "0000:00:00.0") && strcmp(id, "00:00.0")) return cudaErrorInvalidDevice;
     *device = 0;
     return cudaSuccess;
 }
 
 static size_t limits[] = {
-    [cudaLimitStackSize] = 1024, [cudaLimitPrintfFifoSize] = 1 << 20, [cudaLimitMallocHeapSize] = 8 << 20,
-    [cudaLimitDevRuntimeSyncDepth] = 2, [cudaLimitDevRuntimePendingLaunchCount] = 2048,
-    [cudaLimitMaxL2FetchGranularity] = 64, [cudaLimitPersistingL2CacheSize] = 0,
+    [cudaLimitStackSize] = 1024,
+    [cudaLimitPrintfFifoSize] = 1 << 20,
+    [cudaLimitMallocHeapSize] = 8 << 20,
+    [cudaLimitDevRuntimeSyncDepth] = 2,
+    [cudaLimitDevRuntimePendingLaunchCount] = 2048,
+    [cudaLimitMaxL2FetchGranularity] = 64,
+    [cudaLimitPersistingL2CacheSize] = 0,
 };
 
-cudaError_t cudaDeviceGetLimit(size_t *value, enum cudaLimit limit)
-{
-    if (!value)
-        return cudaErrorInvalidValue;
-    if ((unsigned)limit >= sizeof limits / sizeof *limits)
-        return cudaErrorUnsupportedLimit;
+cudaError_t cudaDeviceGetLimit(size_t *value, enum cudaLimit limit) {
+    if (!value) return cudaErrorInvalidValue;
+    if ((unsigned)limit >= sizeof limits / sizeof *limits) return cudaErrorUnsupportedLimit;
     *value = limits[limit];
     return cudaSuccess;
 }
 
-cudaError_t cudaDeviceSetLimit(enum cudaLimit limit, size_t value)
-{
-    if ((unsigned)limit >= sizeof limits / sizeof *limits)
-        return cudaErrorUnsupportedLimit;
+cudaError_t cudaDeviceSetLimit(enum cudaLimit limit, size_t value) {
+    if ((unsigned)limit >= sizeof limits / sizeof *limits) return cudaErrorUnsupportedLimit;
     limits[limit] = value;
     return cudaSuccess;
 }
 
-cudaError_t cudaProfilerStart(void)
-{
+cudaError_t cudaProfilerStart(void) {
     return cudaSuccess;
 }
 
-cudaError_t cudaProfilerStop(void)
-{
+cudaError_t cudaProfilerStop(void) {
     return cudaSuccess;
 }
 
-struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, enum cudaChannelFormatKind kind)
-{
+struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, enum cudaChannelFormatKind kind) {
     return (struct cudaChannelFormatDesc){x, y, z, w, kind};
 }
 
 /* There is no driver below this runtime. */
-cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned int version, unsigned long long flags,
-                                             enum cudaDriverEntryPointQueryResult *status)
-{
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned int version,
+                                             unsigned long long flags, enum cudaDriverEntryPointQueryResult *status) {
     (void)version, (void)flags;
-    if (!symbol || !function)
-        return cudaErrorInvalidValue;
+    if (!symbol || !function) return cudaErrorInvalidValue;
     *function = NULL;
-    if (status)
-        *status = cudaDriverEntryPointSymbolNotFound;
+    if (status) *status = cudaDriverEntryPointSymbolNotFound;
     return status ? cudaSuccess : cudaErrorSymbolNotFound;
 }
 
 cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **function, unsigned long long flags,
-                                    enum cudaDriverEntryPointQueryResult *status)
-{
+                                    enum cudaDriverEntryPointQueryResult *status) {
     return cudaGetDriverEntryPointByVersion(symbol, function, VERSION, flags, status);
 }

@@ -14,19 +14,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- state of the device (vgpu_device.c) ---- */
+/* ---- state of the device (vgpu_error.c, vgpu_device.c) ---- */
 
 /* 0, or the cudaError_t with which every call is refused: initialisation error in a forked child, unloading while the
  * program exits, illegal address after a fault. */
 extern _Atomic int vgpu_refused;
 int vgpu_cudart_refuse(void);
-int vgpu_cublas_refuse(void);   /* the same as a cublasStatus_t */
+int vgpu_cublas_refuse(void); /* the same as a cublasStatus_t */
 void vgpu_cudart_note(int error);
 void vgpu_cublas_note(int error);
 void vgpu_say(const char *format, ...) __attribute__((format(printf, 1, 2))); /* one line on stderr, no stdio lock */
 int vgpu_device(int ordinal, struct acct_vgpu_device *out);
-int vgpu_cores(void);           /* processors this process may run on */
-bool vgpu_env_bytes(const char *name, uint64_t *value); /* a size with suffix K M G T; false: unset or empty, 0 or wrong */
+int vgpu_cores(void); /* processors this process may run on */
+bool vgpu_env_bytes(const char *name,
+                    uint64_t *value); /* a size with suffix K M G T; false: unset or empty, 0 or wrong */
 
 struct vgpu_peak {
     double fp32, fp64; /* FLOP/s, NaN: not measured */
@@ -71,14 +72,15 @@ struct vgpu_work {
 
 extern pthread_mutex_t vgpu_lock;
 
-cudaError_t vgpu_submit(cudaStream_t stream, const struct vgpu_work *work, struct vgpu_ticket *ticket); /* ticket may be NULL */
+cudaError_t vgpu_submit(cudaStream_t stream, const struct vgpu_work *work,
+                        struct vgpu_ticket *ticket); /* ticket may be NULL */
 cudaError_t vgpu_wait(struct vgpu_ticket ticket);
-cudaError_t vgpu_wait_all(void);                /* every stream's work so far */
+cudaError_t vgpu_wait_all(void); /* every stream's work so far */
 cudaError_t vgpu_submit_and_wait(cudaStream_t stream, const struct vgpu_work *work);
-bool vgpu_reached(struct vgpu_ticket ticket);   /* under vgpu_lock */
+bool vgpu_reached(struct vgpu_ticket ticket);              /* under vgpu_lock */
 struct vgpu_stream *vgpu_stream_find(cudaStream_t stream); /* under vgpu_lock; NULL: no such stream */
 void vgpu_streams_reset(void);
-int64_t vgpu_now(void); /* ns, CLOCK_MONOTONIC */
+int64_t vgpu_now(void);     /* ns, CLOCK_MONOTONIC */
 void vgpu_blas_enter(void); /* around use of OpenBLAS outside a work item */
 void vgpu_blas_leave(void);
 
@@ -94,7 +96,8 @@ enum vgpu_side vgpu_side_of(const void *address, size_t bytes);
 bool vgpu_device_can(const void *address, size_t bytes); /* may an operation of the device touch it? bytes 0: yes */
 uint64_t vgpu_capacity(void);
 void vgpu_memory_reset(void);
-enum vgpu_side vgpu_host_side(const void *address, size_t bytes, struct cudaPointerAttributes *out); /* out may be NULL */
+enum vgpu_side vgpu_host_side(const void *address, size_t bytes,
+                              struct cudaPointerAttributes *out); /* out may be NULL */
 void vgpu_host_reset(void);
 
 /* The forms for a default stream per thread that have no stream argument; the vendor's headers name them only there. */

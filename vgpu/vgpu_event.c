@@ -7,9 +7,9 @@
 struct vgpu_event {
     struct vgpu_item item;
     unsigned flags;
-    uint64_t version;       /* of the last record, over all uses of the slot; a late worker must not set an older time */
+    uint64_t version; /* of the last record, over all uses of the slot; a late worker must not set an older time */
     bool recorded;
-    struct vgpu_ticket at;  /* reached: the last record is done */
+    struct vgpu_ticket at; /* reached: the last record is done */
     int64_t time_ns;
 };
 
@@ -17,18 +17,15 @@ enum { MAX_EVENTS = 1 << 20 };
 
 static struct vgpu_slab events = {.item_bytes = sizeof(struct vgpu_event), .capacity = MAX_EVENTS};
 
-static struct vgpu_event *find(cudaEvent_t handle)
-{
+static struct vgpu_event *find(cudaEvent_t handle) {
     return vgpu_slab_has(&events, handle) ? (struct vgpu_event *)handle : NULL;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned int flags)
-{
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned int flags) {
     const unsigned known = cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess;
     if (!out || (flags & ~known) || ((flags & cudaEventInterprocess) && !(flags & cudaEventDisableTiming)))
         return cudaErrorInvalidValue;
-    if (flags & cudaEventInterprocess)
-        return cudaErrorNotSupported;
+    if (flags & cudaEventInterprocess) return cudaErrorNotSupported;
     pthread_mutex_lock(&vgpu_lock);
     struct vgpu_event *e = vgpu_slab_take(&events);
     if (e) {
@@ -37,19 +34,16 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned int flags)
         e->at.stream = NULL;
     }
     pthread_mutex_unlock(&vgpu_lock);
-    if (!e)
-        return cudaErrorMemoryAllocation;
+    if (!e) return cudaErrorMemoryAllocation;
     *out = (cudaEvent_t)e;
     return cudaSuccess;
 }
 
-cudaError_t cudaEventCreate(cudaEvent_t *out)
-{
+cudaError_t cudaEventCreate(cudaEvent_t *out) {
     return cudaEventCreateWithFlags(out, cudaEventDefault);
 }
 
-cudaError_t cudaEventDestroy(cudaEvent_t handle)
-{
+cudaError_t cudaEventDestroy(cudaEvent_t handle) {
     pthread_mutex_lock(&vgpu_lock);
     struct vgpu_event *e = find(handle);
     if (e) {
@@ -65,20 +59,16 @@ struct mark {
     uint64_t version;
 };
 
-static void run_mark(void *args)
-{
+static void run_mark(void *args) {
     struct mark *m = args;
     int64_t now = vgpu_now();
     pthread_mutex_lock(&vgpu_lock);
-    if (m->event->version == m->version)
-        m->event->time_ns = now;
+    if (m->event->version == m->version) m->event->time_ns = now;
     pthread_mutex_unlock(&vgpu_lock);
 }
 
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream, unsigned int flags)
-{
-    if (flags & ~(unsigned)cudaEventRecordExternal)
-        return cudaErrorInvalidValue;
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream, unsigned int flags) {
+    if (flags & ~(unsigned)cudaEventRecordExternal) return cudaErrorInvalidValue;
     cudaError_t error = cudaErrorInvalidResourceHandle;
     pthread_mutex_lock(&vgpu_lock);
     struct vgpu_event *e = find(handle);
@@ -92,20 +82,16 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream, un
     return error;
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
-{
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     return cudaEventRecordWithFlags(event, stream, 0);
 }
 
-static void run_nothing(void *args)
-{
+static void run_nothing(void *args) {
     (void)args;
 }
 
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigned int flags)
-{
-    if (flags & ~(unsigned)cudaEventWaitExternal)
-        return cudaErrorInvalidValue;
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigned int flags) {
+    if (flags & ~(unsigned)cudaEventWaitExternal) return cudaErrorInvalidValue;
     cudaError_t error = cudaErrorInvalidResourceHandle;
     pthread_mutex_lock(&vgpu_lock);
     struct vgpu_event *e = find(handle);
@@ -117,8 +103,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigne
     return error;
 }
 
-cudaError_t cudaEventQuery(cudaEvent_t handle)
-{
+cudaError_t cudaEventQuery(cudaEvent_t handle) {
     pthread_mutex_lock(&vgpu_lock);
     struct vgpu_event *e = find(handle);
     cudaError_t error = !e ? cudaErrorInvalidResourceHandle : vgpu_reached(e->at) ? cudaSuccess : cudaErrorNotReady;
@@ -126,8 +111,7 @@ cudaError_t cudaEventQuery(cudaEvent_t handle)
     return error;
 }
 
-cudaError_t cudaEventSynchronize(cudaEvent_t handle)
-{
+cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
     pthread_mutex_lock(&vgpu_lock);
     struct vgpu_event *e = find(handle);
     struct vgpu_ticket at = e ? e->at : (struct vgpu_ticket){0};
@@ -135,10 +119,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle)
     return e ? vgpu_wait(at) : cudaErrorInvalidResourceHandle;
 }
 
-cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
-{
-    if (!ms)
-        return cudaErrorInvalidValue;
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
+    if (!ms) return cudaErrorInvalidValue;
     cudaError_t error = cudaSuccess;
     pthread_mutex_lock(&vgpu_lock);
     struct vgpu_event *a = find(start), *b = find(end);

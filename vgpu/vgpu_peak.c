@@ -18,8 +18,7 @@ enum { BUDGET_MS = 800 }; /* for each of the two types */
 static struct vgpu_peak peak;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static double seconds(clockid_t clock)
-{
+static double seconds(clockid_t clock) {
     struct timespec t;
     clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
@@ -27,8 +26,7 @@ static double seconds(clockid_t clock)
 
 /* One product of n × n matrices in FLOP/s. On a busy machine the wall clock tells too little: then the processor time,
  * shared out among the threads, is the better measure, so the larger figure counts. */
-static double product(bool doubles, int n, const void *a, const void *b, void *c, int threads)
-{
+static double product(bool doubles, int n, const void *a, const void *b, void *c, int threads) {
     double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
     if (doubles)
         cblas_dgemm(CblasColMajor, CblasNoTrans, CblasTrans, n, n, n, 1, a, n, b, n, 0, c, n);
@@ -40,16 +38,14 @@ static double product(bool doubles, int n, const void *a, const void *b, void *c
     return 2.0 * n * n * n / time;
 }
 
-static double best_of(bool doubles, int threads)
-{
+static double best_of(bool doubles, int threads) {
     static const int sizes[] = {512, 768, 1024, 1536};
     const double patience = 0.2; /* seconds for one product: on a slow machine the larger ones are left out */
     enum { LARGEST = 1536, N = LARGEST * LARGEST };
     size_t element = doubles ? sizeof(double) : sizeof(float);
     char *memory = malloc(3 * N * element);
     double best = 0, end = seconds(CLOCK_MONOTONIC) + BUDGET_MS * 1e-3;
-    if (!memory)
-        return NAN;
+    if (!memory) return NAN;
     for (size_t i = 0; i < 2 * N; i++)
         if (doubles)
             ((double *)(void *)memory)[i] = (double)(i % 17) - 8;
@@ -57,8 +53,7 @@ static double best_of(bool doubles, int threads)
             ((float *)(void *)memory)[i] = (float)(i % 17) - 8;
     for (int round = 0; round < 2 || seconds(CLOCK_MONOTONIC) < end; round++) {
         int n = sizes[round % 4];
-        if (best > 0 && 2.0 * n * n * n > patience * best)
-            n = sizes[0];
+        if (best > 0 && 2.0 * n * n * n > patience * best) n = sizes[0];
         double rate = product(doubles, n, memory, memory + N * element, memory + 2 * N * element, threads);
         if (round && rate > best) /* the first one wakes threads and touches pages */
             best = rate;
@@ -69,8 +64,7 @@ static double best_of(bool doubles, int threads)
 
 /* ---- the cache ---- */
 
-static void cpu_text(char *out, size_t bytes)
-{
+static void cpu_text(char *out, size_t bytes) {
     char line[4096];
     size_t n = 0;
     bool model = false, flags = false;
@@ -78,28 +72,24 @@ static void cpu_text(char *out, size_t bytes)
     out[0] = 0;
     while (f && n < bytes && !(model && flags) && fgets(line, sizeof line, f)) {
         bool *seen = !strncmp(line, "model name", 10) || !strncmp(line, "CPU part", 8) ? &model
-                     : !strncmp(line, "flags", 5) || !strncmp(line, "Features", 8)    ? &flags
-                                                                                        : NULL;
+                     : !strncmp(line, "flags", 5) || !strncmp(line, "Features", 8)     ? &flags
+                                                                                       : NULL;
         if (seen && !*seen) {
             *seen = true;
             n += (size_t)snprintf(out + n, bytes - n, "%s", line);
         }
     }
-    if (f)
-        fclose(f);
+    if (f) fclose(f);
 }
 
 /* FNV-1a, 64 bit */
-static uint64_t hash(const char *text)
-{
+static uint64_t hash(const char *text) {
     uint64_t h = 0xcbf29ce484222325u;
-    for (; *text; text++)
-        h = (h ^ (unsigned char)*text) * 0x100000001b3u;
+    for (; *text; text++) h = (h ^ (unsigned char)*text) * 0x100000001b3u;
     return h;
 }
 
-static uint64_t cache_key(int threads)
-{
+static uint64_t cache_key(int threads) {
     char cpu[6000], all[8192];
     const char *type = getenv("OPENBLAS_CORETYPE");
     cpu_text(cpu, sizeof cpu);
@@ -109,8 +99,7 @@ static uint64_t cache_key(int threads)
 }
 
 /* The folder of the cache; false: there is no place for one. Made if it is not there. */
-static bool cache_folder(char *path, size_t bytes)
-{
+static bool cache_folder(char *path, size_t bytes) {
     const char *own = getenv("ACCT_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     int n;
     if (own && *own)
@@ -121,8 +110,7 @@ static bool cache_folder(char *path, size_t bytes)
         n = snprintf(path, bytes, "%s/.cache/acct", home);
     else
         return false;
-    if (n >= (int)bytes)
-        return false;
+    if (n >= (int)bytes) return false;
     for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
         *slash = 0;
         mkdir(path, 0777);
@@ -131,42 +119,34 @@ static bool cache_folder(char *path, size_t bytes)
     return !mkdir(path, 0777) || errno == EEXIST;
 }
 
-static bool plausible(double v)
-{
+static bool plausible(double v) {
     return v > 1e6 && v < 1e18;
 }
 
-static bool read_cache(const char *path, struct vgpu_peak *p)
-{
+static bool read_cache(const char *path, struct vgpu_peak *p) {
     char end[8] = "";
     FILE *f = fopen(path, "re");
-    if (!f)
-        return false;
+    if (!f) return false;
     int n = fscanf(f, "acct peak 1 fp32 %lf fp64 %lf %7s", &p->fp32, &p->fp64, end);
     fclose(f);
     return n == 3 && !strcmp(end, "end") && plausible(p->fp32) && plausible(p->fp64);
 }
 
 /* Written beside and renamed, so that no reader sees half a file. Failure is no matter: it is measured again. */
-static void write_cache(const char *path, const struct vgpu_peak *p)
-{
+static void write_cache(const char *path, const struct vgpu_peak *p) {
     char beside[4200], text[128];
     snprintf(beside, sizeof beside, "%s.%d", path, (int)getpid());
     int n = snprintf(text, sizeof text, "acct peak 1 fp32 %.6e fp64 %.6e end\n", p->fp32, p->fp64);
     int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return;
+    if (fd < 0) return;
     bool good = write(fd, text, (size_t)n) == n;
-    if (close(fd) || !good || rename(beside, path))
-        unlink(beside);
+    if (close(fd) || !good || rename(beside, path)) unlink(beside);
 }
 
-static bool given(struct vgpu_peak *p)
-{
+static bool given(struct vgpu_peak *p) {
     const char *text = getenv("ACCT_VGPU_PEAK");
     char *end;
-    if (!text || !*text)
-        return false;
+    if (!text || !*text) return false;
     double v = strtod(text, &end);
     if (*end || !plausible(v)) {
         vgpu_say("ACCT_VGPU_PEAK=%s is not a peak in FLOP/s: measuring it", text);
@@ -178,28 +158,23 @@ static bool given(struct vgpu_peak *p)
     return true;
 }
 
-static void find_peak(void)
-{
+static void find_peak(void) {
     char folder[4096], path[4160];
     int threads = openblas_get_num_threads();
-    if (given(&peak))
-        return;
+    if (given(&peak)) return;
     bool cache = cache_folder(folder, sizeof folder);
-    if (cache)
-        snprintf(path, sizeof path, "%.4090s/peak-%016llx", folder, (unsigned long long)cache_key(threads));
-    snprintf(peak.source, sizeof peak.source, "best OpenBLAS product on this machine (%s, %d threads)", openblas_get_corename(), threads);
-    if (cache && read_cache(path, &peak))
-        return;
+    if (cache) snprintf(path, sizeof path, "%.4090s/peak-%016llx", folder, (unsigned long long)cache_key(threads));
+    snprintf(peak.source, sizeof peak.source, "best OpenBLAS product on this machine (%s, %d threads)",
+             openblas_get_corename(), threads);
+    if (cache && read_cache(path, &peak)) return;
     vgpu_blas_enter();
     peak.fp32 = best_of(false, threads);
     peak.fp64 = best_of(true, threads);
     vgpu_blas_leave();
-    if (cache && plausible(peak.fp32) && plausible(peak.fp64))
-        write_cache(path, &peak);
+    if (cache && plausible(peak.fp32) && plausible(peak.fp64)) write_cache(path, &peak);
 }
 
-void vgpu_peak_get(struct vgpu_peak *out)
-{
+void vgpu_peak_get(struct vgpu_peak *out) {
     pthread_once(&once, find_peak);
     *out = peak;
 }

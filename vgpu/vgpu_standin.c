@@ -11,22 +11,17 @@
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct vgpu_engine *engine;
 
-static void say(const char *text)
-{
+static void say(const char *text) {
     char line[1024];
     int n = snprintf(line, sizeof line, "acct virtual GPU: %s\n", text);
-    if (n > (int)sizeof line - 1)
-        n = sizeof line - 1;
-    if (write(2, line, (size_t)n) < 0)
-        return; /* stderr is closed: nothing else to tell it with */
+    if (n > (int)sizeof line - 1) n = sizeof line - 1;
+    if (write(2, line, (size_t)n) < 0) return; /* stderr is closed: nothing else to tell it with */
 }
 
-static void engine_path(char *path, size_t bytes)
-{
+static void engine_path(char *path, size_t bytes) {
     Dl_info self;
     const char *slash = 0;
-    if (dladdr((void *)&once, &self) && self.dli_fname)
-        slash = strrchr(self.dli_fname, '/');
+    if (dladdr((void *)&once, &self) && self.dli_fname) slash = strrchr(self.dli_fname, '/');
     if (slash)
         snprintf(path, bytes, "%.*slibacct-vgpu.so", (int)(slash + 1 - self.dli_fname), self.dli_fname);
     else
@@ -34,8 +29,7 @@ static void engine_path(char *path, size_t bytes)
 }
 
 /* OpenBLAS starts its threads while it is loaded: they must not take the program's signals. */
-static void load(void)
-{
+static void load(void) {
     char path[4096];
     sigset_t all, old;
     engine_path(path, sizeof path);
@@ -54,21 +48,18 @@ static void load(void)
         say("libacct-vgpu.so is of another build than the library that opened it: install both together");
 }
 
-const struct vgpu_engine *vgpu_engine_get(void)
-{
+const struct vgpu_engine *vgpu_engine_get(void) {
     pthread_once(&once, load);
     return engine;
 }
 
-int vgpu_missing(int *said, const char *name, int error)
-{
+int vgpu_missing(int *said, const char *name, int error) {
     if (!__atomic_exchange_n(said, 1, __ATOMIC_RELAXED)) {
         char text[256];
         snprintf(text, sizeof text, "%s is not implemented", name);
         say(text);
     }
     const struct vgpu_engine *e = vgpu_engine_get();
-    if (e && strncmp(name, "cublas", 6))
-        e->note(error);
+    if (e && strncmp(name, "cublas", 6)) e->note(error);
     return error;
 }

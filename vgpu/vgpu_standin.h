@@ -15,14 +15,12 @@ const struct vgpu_engine *vgpu_engine_get(void);
  * where the library keeps one. */
 int vgpu_missing(int *said, const char *name, int error);
 
-static inline const struct vgpu_cudart_api *vgpu_cudart(void)
-{
+static inline const struct vgpu_cudart_api *vgpu_cudart(void) {
     const struct vgpu_engine *e = vgpu_engine_get();
     return e ? e->cudart : 0;
 }
 
-static inline const struct vgpu_cublas_api *vgpu_cublas(void)
-{
+static inline const struct vgpu_cublas_api *vgpu_cublas(void) {
     const struct vgpu_engine *e = vgpu_engine_get();
     return e ? e->cublas : 0;
 }

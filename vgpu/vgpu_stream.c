@@ -30,20 +30,18 @@ static pthread_key_t per_thread_key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_rwlock_t blas_gate;
 
-int64_t vgpu_now(void)
-{
+int64_t vgpu_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-void *vgpu_slab_take(struct vgpu_slab *s)
-{
+void *vgpu_slab_take(struct vgpu_slab *s) {
     struct vgpu_item *item;
     if (!s->base) {
-        void *p = mmap(NULL, s->item_bytes * s->capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (p == MAP_FAILED)
-            return NULL;
+        void *p = mmap(NULL, s->item_bytes * s->capacity, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (p == MAP_FAILED) return NULL;
         s->base = p;
     }
     if (s->first_free) {
@@ -58,28 +56,23 @@ void *vgpu_slab_take(struct vgpu_slab *s)
     return item;
 }
 
-void vgpu_slab_give(struct vgpu_slab *s, void *item)
-{
+void vgpu_slab_give(struct vgpu_slab *s, void *item) {
     struct vgpu_item *i = item;
     i->live = 0;
     i->next_free = s->first_free;
     s->first_free = (uint32_t)(((char *)item - s->base) / (ptrdiff_t)s->item_bytes) + 1;
 }
 
-bool vgpu_slab_has(const struct vgpu_slab *s, const void *item)
-{
+bool vgpu_slab_has(const struct vgpu_slab *s, const void *item) {
     uintptr_t at = (uintptr_t)item, base = (uintptr_t)s->base;
-    if (!base || at < base || at >= base + s->count * s->item_bytes || (at - base) % s->item_bytes)
-        return false;
+    if (!base || at < base || at >= base + s->count * s->item_bytes || (at - base) % s->item_bytes) return false;
     return ((const struct vgpu_item *)item)->live;
 }
 
 /* Takes a slot for a new stream. The counters of its last user go on, so that old tickets stay reached. */
-static struct vgpu_stream *take(unsigned flags, int priority)
-{
+static struct vgpu_stream *take(unsigned flags, int priority) {
     struct vgpu_stream *s = vgpu_slab_take(&streams);
-    if (!s)
-        return NULL;
+    if (!s) return NULL;
     if (!s->initialised) {
         pthread_cond_init(&s->work, NULL);
         pthread_cond_init(&s->progress, NULL);
@@ -92,8 +85,7 @@ static struct vgpu_stream *take(unsigned flags, int priority)
     return s;
 }
 
-static void retire(struct vgpu_stream *s)
-{
+static void retire(struct vgpu_stream *s) {
     s->retired = true;
     if (s->has_worker)
         pthread_cond_signal(&s->work); /* the worker gives the slot back when its queue is empty */
@@ -101,8 +93,7 @@ static void retire(struct vgpu_stream *s)
         vgpu_slab_give(&streams, s);
 }
 
-static void thread_ends(void *stream)
-{
+static void thread_ends(void *stream) {
     if (vgpu_refused == cudaErrorInitializationError)
         return; /* in a forked child the lock may be held by a thread that is not there */
     pthread_mutex_lock(&vgpu_lock);
@@ -110,24 +101,21 @@ static void thread_ends(void *stream)
     pthread_mutex_unlock(&vgpu_lock);
 }
 
-/* fork: OpenBLAS stops its threads before it, which must not happen in the middle of a product. A child has no device. */
-static void before_fork(void)
-{
+/* fork: OpenBLAS stops its threads before it, which must not happen in the middle of a product. A child has no device.
+ */
+static void before_fork(void) {
     pthread_rwlock_wrlock(&blas_gate);
 }
 
-static void after_fork(void)
-{
+static void after_fork(void) {
     pthread_rwlock_unlock(&blas_gate);
 }
 
-static void in_child(void)
-{
+static void in_child(void) {
     vgpu_refused = cudaErrorInitializationError;
 }
 
-static void start(void)
-{
+static void start(void) {
     pthread_rwlockattr_t a;
     pthread_rwlockattr_init(&a);
     pthread_rwlockattr_setkind_np(&a, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
@@ -137,17 +125,14 @@ static void start(void)
     pthread_atfork(before_fork, after_fork, in_child);
 }
 
-static __attribute__((constructor)) void engine_starts(void)
-{
+static __attribute__((constructor)) void engine_starts(void) {
     pthread_once(&once, start);
 }
 
 /* Exit: wakes who waits, lets a running product end (OpenBLAS is taken down next) and keeps new ones out. The rest of
  * the queued work is abandoned, as a device does when its process ends. */
-static __attribute__((destructor)) void engine_ends(void)
-{
-    if (vgpu_refused == cudaErrorInitializationError)
-        return;
+static __attribute__((destructor)) void engine_ends(void) {
+    if (vgpu_refused == cudaErrorInitializationError) return;
     vgpu_refused = cudaErrorCudartUnloading;
     pthread_mutex_lock(&vgpu_lock);
     for (size_t i = 0; i < streams.count; i++) {
@@ -162,57 +147,43 @@ static __attribute__((destructor)) void engine_ends(void)
     (void)pthread_rwlock_timedwrlock(&blas_gate, &limit);
 }
 
-static bool quitting(void)
-{
+static bool quitting(void) {
     return vgpu_refused == cudaErrorCudartUnloading;
 }
 
-bool vgpu_reached(struct vgpu_ticket t)
-{
+bool vgpu_reached(struct vgpu_ticket t) {
     return !t.stream || t.stream->done >= t.sequence;
 }
 
-static void wait_locked(struct vgpu_ticket t)
-{
-    while (!vgpu_reached(t) && !quitting())
-        pthread_cond_wait(&t.stream->progress, &vgpu_lock);
+static void wait_locked(struct vgpu_ticket t) {
+    while (!vgpu_reached(t) && !quitting()) pthread_cond_wait(&t.stream->progress, &vgpu_lock);
 }
 
-void vgpu_blas_enter(void)
-{
+void vgpu_blas_enter(void) {
     pthread_rwlock_rdlock(&blas_gate);
 }
 
-void vgpu_blas_leave(void)
-{
+void vgpu_blas_leave(void) {
     pthread_rwlock_unlock(&blas_gate);
 }
 
-static void run_op(struct vgpu_op *op)
-{
-    if (op->blas)
-        vgpu_blas_enter();
+static void run_op(struct vgpu_op *op) {
+    if (op->blas) vgpu_blas_enter();
     if (!vgpu_refused) /* after a fault nothing runs any more */
         op->run(op->args);
-    if (op->blas)
-        vgpu_blas_leave();
+    if (op->blas) vgpu_blas_leave();
 }
 
-static void *worker(void *arg)
-{
+static void *worker(void *arg) {
     struct vgpu_stream *s = arg;
     on_worker = true;
     pthread_mutex_lock(&vgpu_lock);
     for (;;) {
-        while (!s->head && !s->retired && !quitting())
-            pthread_cond_wait(&s->work, &vgpu_lock);
+        while (!s->head && !s->retired && !quitting()) pthread_cond_wait(&s->work, &vgpu_lock);
         struct vgpu_op *op = s->head;
-        if (!op || quitting())
-            break;
-        for (size_t i = 0; i < op->waits; i++)
-            wait_locked(op->wait[i]);
-        if (quitting())
-            break;
+        if (!op || quitting()) break;
+        for (size_t i = 0; i < op->waits; i++) wait_locked(op->wait[i]);
+        if (quitting()) break;
         pthread_mutex_unlock(&vgpu_lock);
         run_op(op);
         pthread_mutex_lock(&vgpu_lock);
@@ -222,31 +193,27 @@ static void *worker(void *arg)
         free(op);
     }
     s->has_worker = false;
-    if (s->retired && !quitting())
-        vgpu_slab_give(&streams, s);
+    if (s->retired && !quitting()) vgpu_slab_give(&streams, s);
     pthread_mutex_unlock(&vgpu_lock);
     return NULL;
 }
 
 /* The program's signals are not for our threads. */
-static bool start_worker(struct vgpu_stream *s)
-{
+static bool start_worker(struct vgpu_stream *s) {
     sigset_t all, old;
     pthread_t thread;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &old);
     int failed = pthread_create(&thread, NULL, worker, s);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (failed)
-        return false;
+    if (failed) return false;
     pthread_setname_np(thread, "acct-vgpu");
     pthread_detach(thread);
     s->has_worker = true;
     return true;
 }
 
-static struct vgpu_stream *of_this_thread(void)
-{
+static struct vgpu_stream *of_this_thread(void) {
     if (!per_thread) {
         per_thread = take(0, 0);
         pthread_setspecific(per_thread_key, per_thread);
@@ -254,84 +221,66 @@ static struct vgpu_stream *of_this_thread(void)
     return per_thread;
 }
 
-struct vgpu_stream *vgpu_stream_find(cudaStream_t handle)
-{
-    if (!handle || handle == cudaStreamLegacy)
-        return legacy;
-    if (handle == cudaStreamPerThread)
-        return of_this_thread();
+struct vgpu_stream *vgpu_stream_find(cudaStream_t handle) {
+    if (!handle || handle == cudaStreamLegacy) return legacy;
+    if (handle == cudaStreamPerThread) return of_this_thread();
     struct vgpu_stream *s = (struct vgpu_stream *)handle;
     return vgpu_slab_has(&streams, s) && !s->retired && s != legacy ? s : NULL;
 }
 
-static bool blocking(const struct vgpu_stream *s)
-{
+static bool blocking(const struct vgpu_stream *s) {
     return s != legacy && !(s->flags & cudaStreamNonBlocking);
 }
 
 /* The default stream waits for all blocking streams and they for it. Writes the points to wait for; returns how many.
  * `out` NULL only counts. */
-static size_t legacy_waits(const struct vgpu_stream *s, struct vgpu_ticket *out)
-{
+static size_t legacy_waits(const struct vgpu_stream *s, struct vgpu_ticket *out) {
     size_t n = 0;
     if (s == legacy) {
         for (size_t i = 0; i < streams.count; i++) {
             struct vgpu_stream *o = (struct vgpu_stream *)(streams.base + i * streams.item_bytes);
-            if (o->done == o->enqueued || !blocking(o))
-                continue;
-            if (out)
-                out[n] = (struct vgpu_ticket){o, o->enqueued};
+            if (o->done == o->enqueued || !blocking(o)) continue;
+            if (out) out[n] = (struct vgpu_ticket){o, o->enqueued};
             n++;
         }
     } else if (blocking(s) && legacy->done < legacy->enqueued) {
-        if (out)
-            *out = (struct vgpu_ticket){legacy, legacy->enqueued};
+        if (out) *out = (struct vgpu_ticket){legacy, legacy->enqueued};
         n = 1;
     }
     return n;
 }
 
-static struct vgpu_op *make_op(const struct vgpu_stream *s, const struct vgpu_work *w)
-{
+static struct vgpu_op *make_op(const struct vgpu_stream *s, const struct vgpu_work *w) {
     size_t args = (w->bytes + 15) / 16 * 16, n = legacy_waits(s, NULL);
     struct vgpu_op *op = malloc(sizeof *op + args + (n + 1) * sizeof(struct vgpu_ticket));
-    if (!op)
-        return NULL;
+    if (!op) return NULL;
     op->next = NULL;
     op->run = w->run;
     op->blas = w->blas;
     op->wait = (struct vgpu_ticket *)(op->args + args);
     op->waits = legacy_waits(s, op->wait);
-    if (w->after.stream)
-        op->wait[op->waits++] = w->after;
-    if (w->bytes)
-        memcpy(op->args, w->args, w->bytes);
+    if (w->after.stream) op->wait[op->waits++] = w->after;
+    if (w->bytes) memcpy(op->args, w->args, w->bytes);
     return op;
 }
 
-cudaError_t vgpu_enqueue(struct vgpu_stream *s, const struct vgpu_work *w, struct vgpu_ticket *ticket)
-{
-    if (!s->has_worker && !start_worker(s))
-        return cudaErrorMemoryAllocation;
+cudaError_t vgpu_enqueue(struct vgpu_stream *s, const struct vgpu_work *w, struct vgpu_ticket *ticket) {
+    if (!s->has_worker && !start_worker(s)) return cudaErrorMemoryAllocation;
     struct vgpu_op *op = make_op(s, w);
-    if (!op)
-        return cudaErrorMemoryAllocation;
+    if (!op) return cudaErrorMemoryAllocation;
     if (s->head)
         s->tail->next = op;
     else
         s->head = op;
     s->tail = op;
     s->enqueued++;
-    if (ticket)
-        *ticket = (struct vgpu_ticket){s, s->enqueued};
+    if (ticket) *ticket = (struct vgpu_ticket){s, s->enqueued};
     pthread_cond_signal(&s->work);
     return cudaSuccess;
 }
 
-cudaError_t vgpu_submit(cudaStream_t handle, const struct vgpu_work *w, struct vgpu_ticket *ticket)
-{
-    if (on_worker)
-        return cudaErrorNotPermitted; /* a host function must not make CUDA calls */
+cudaError_t vgpu_submit(cudaStream_t handle, const struct vgpu_work *w, struct vgpu_ticket *ticket) {
+    if (on_worker) return cudaErrorNotPermitted; /* a host function must not make CUDA calls */
     pthread_mutex_lock(&vgpu_lock);
     struct vgpu_stream *s = vgpu_stream_find(handle);
     cudaError_t e = s ? vgpu_enqueue(s, w, ticket) : cudaErrorInvalidResourceHandle;
@@ -339,47 +288,38 @@ cudaError_t vgpu_submit(cudaStream_t handle, const struct vgpu_work *w, struct v
     return e;
 }
 
-cudaError_t vgpu_wait(struct vgpu_ticket ticket)
-{
-    if (on_worker)
-        return cudaErrorNotPermitted;
+cudaError_t vgpu_wait(struct vgpu_ticket ticket) {
+    if (on_worker) return cudaErrorNotPermitted;
     pthread_mutex_lock(&vgpu_lock);
     wait_locked(ticket);
     pthread_mutex_unlock(&vgpu_lock);
     return (cudaError_t)vgpu_refused;
 }
 
-cudaError_t vgpu_submit_and_wait(cudaStream_t stream, const struct vgpu_work *w)
-{
+cudaError_t vgpu_submit_and_wait(cudaStream_t stream, const struct vgpu_work *w) {
     struct vgpu_ticket t;
     cudaError_t e = vgpu_submit(stream, w, &t);
     return e ? e : vgpu_wait(t);
 }
 
 /* Waits for the present work of every stream; `blocking_only`: of those that the default stream waits for. */
-static void drain(bool blocking_only)
-{
+static void drain(bool blocking_only) {
     for (size_t i = 0; i < streams.count; i++) {
         struct vgpu_stream *s = (struct vgpu_stream *)(streams.base + i * streams.item_bytes);
-        if (!blocking_only || s == legacy || blocking(s))
-            wait_locked((struct vgpu_ticket){s, s->enqueued});
+        if (!blocking_only || s == legacy || blocking(s)) wait_locked((struct vgpu_ticket){s, s->enqueued});
     }
 }
 
-cudaError_t vgpu_wait_all(void)
-{
-    if (on_worker)
-        return cudaErrorNotPermitted;
+cudaError_t vgpu_wait_all(void) {
+    if (on_worker) return cudaErrorNotPermitted;
     pthread_mutex_lock(&vgpu_lock);
     drain(false);
     pthread_mutex_unlock(&vgpu_lock);
     return (cudaError_t)vgpu_refused;
 }
 
-cudaError_t vgpu_stream_drain(struct vgpu_stream *s)
-{
-    if (on_worker)
-        return cudaErrorNotPermitted;
+cudaError_t vgpu_stream_drain(struct vgpu_stream *s) {
+    if (on_worker) return cudaErrorNotPermitted;
     if (s == legacy)
         drain(true);
     else
@@ -387,31 +327,25 @@ cudaError_t vgpu_stream_drain(struct vgpu_stream *s)
     return (cudaError_t)vgpu_refused;
 }
 
-bool vgpu_stream_idle(struct vgpu_stream *s)
-{
+bool vgpu_stream_idle(struct vgpu_stream *s) {
     return s->done == s->enqueued && (s != legacy || !legacy_waits(s, NULL));
 }
 
-struct vgpu_stream *vgpu_stream_open(unsigned flags, int priority)
-{
+struct vgpu_stream *vgpu_stream_open(unsigned flags, int priority) {
     return take(flags, priority);
 }
 
-void vgpu_stream_close(struct vgpu_stream *s)
-{
+void vgpu_stream_close(struct vgpu_stream *s) {
     retire(s);
 }
 
-bool vgpu_stream_is_default(const struct vgpu_stream *s)
-{
+bool vgpu_stream_is_default(const struct vgpu_stream *s) {
     return s == legacy || s == per_thread;
 }
 
-void vgpu_streams_reset(void)
-{
+void vgpu_streams_reset(void) {
     for (size_t i = 0; i < streams.count; i++) {
         struct vgpu_stream *s = (struct vgpu_stream *)(streams.base + i * streams.item_bytes);
-        if (s->item.live && !s->retired && s != legacy && s != per_thread)
-            retire(s);
+        if (s->item.live && !s->retired && s != legacy && s != per_thread) retire(s);
     }
 }

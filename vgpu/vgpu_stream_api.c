@@ -5,59 +5,48 @@
 
 enum { LEAST_PRIORITY = 0, GREATEST_PRIORITY = -5 };
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned int flags, int priority)
-{
-    if (!out || (flags & ~(unsigned)cudaStreamNonBlocking))
-        return cudaErrorInvalidValue;
-    if (priority > LEAST_PRIORITY)
-        priority = LEAST_PRIORITY;
-    if (priority < GREATEST_PRIORITY)
-        priority = GREATEST_PRIORITY;
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned int flags, int priority) {
+    if (!out || (flags & ~(unsigned)cudaStreamNonBlocking)) return cudaErrorInvalidValue;
+    if (priority > LEAST_PRIORITY) priority = LEAST_PRIORITY;
+    if (priority < GREATEST_PRIORITY) priority = GREATEST_PRIORITY;
     pthread_mutex_lock(&vgpu_lock);
     struct vgpu_stream *s = vgpu_stream_open(flags, priority);
     pthread_mutex_unlock(&vgpu_lock);
-    if (!s)
-        return cudaErrorMemoryAllocation;
+    if (!s) return cudaErrorMemoryAllocation;
     *out = (cudaStream_t)s;
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned int flags)
-{
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned int flags) {
     return cudaStreamCreateWithPriority(out, flags, 0);
 }
 
-cudaError_t cudaStreamCreate(cudaStream_t *out)
-{
+cudaError_t cudaStreamCreate(cudaStream_t *out) {
     return cudaStreamCreateWithPriority(out, cudaStreamDefault, 0);
 }
 
-cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
-{
-    if (least)
-        *least = LEAST_PRIORITY;
-    if (greatest)
-        *greatest = GREATEST_PRIORITY;
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+    if (least) *least = LEAST_PRIORITY;
+    if (greatest) *greatest = GREATEST_PRIORITY;
     return cudaSuccess;
 }
 
 /* Runs body with s locked, or answers that there is no such stream. */
-#define WITH_STREAM(handle, s, body)                                  \
-    do {                                                              \
-        cudaError_t e = cudaSuccess;                                  \
-        pthread_mutex_lock(&vgpu_lock);                               \
-        struct vgpu_stream *s = vgpu_stream_find(handle);             \
-        if (s) {                                                      \
-            body;                                                     \
-        } else {                                                      \
-            e = cudaErrorInvalidResourceHandle;                       \
-        }                                                             \
-        pthread_mutex_unlock(&vgpu_lock);                             \
-        return e;                                                     \
+#define WITH_STREAM(handle, s, body)                      \
+    do {                                                  \
+        cudaError_t e = cudaSuccess;                      \
+        pthread_mutex_lock(&vgpu_lock);                   \
+        struct vgpu_stream *s = vgpu_stream_find(handle); \
+        if (s) {                                          \
+            body;                                         \
+        } else {                                          \
+            e = cudaErrorInvalidResourceHandle;           \
+        }                                                 \
+        pthread_mutex_unlock(&vgpu_lock);                 \
+        return e;                                         \
     } while (0)
 
-cudaError_t cudaStreamDestroy(cudaStream_t stream)
-{
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     WITH_STREAM(stream, s, {
         if (vgpu_stream_is_default(s))
             e = cudaErrorInvalidResourceHandle;
@@ -66,73 +55,57 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     });
 }
 
-cudaError_t cudaStreamSynchronize(cudaStream_t stream)
-{
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     WITH_STREAM(stream, s, e = vgpu_stream_drain(s));
 }
 
-cudaError_t cudaStreamQuery(cudaStream_t stream)
-{
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
     WITH_STREAM(stream, s, e = vgpu_stream_idle(s) ? cudaSuccess : cudaErrorNotReady);
 }
 
-cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int *flags)
-{
-    if (!flags)
-        return cudaErrorInvalidValue;
+cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int *flags) {
+    if (!flags) return cudaErrorInvalidValue;
     WITH_STREAM(stream, s, *flags = s->flags);
 }
 
-cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
-{
-    if (!priority)
-        return cudaErrorInvalidValue;
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority) {
+    if (!priority) return cudaErrorInvalidValue;
     WITH_STREAM(stream, s, *priority = s->priority);
 }
 
-cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id)
-{
-    if (!id)
-        return cudaErrorInvalidValue;
+cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id) {
+    if (!id) return cudaErrorInvalidValue;
     WITH_STREAM(stream, s, *id = s->id);
 }
 
-cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device)
-{
-    if (!device)
-        return cudaErrorInvalidValue;
+cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device) {
+    if (!device) return cudaErrorInvalidValue;
     WITH_STREAM(stream, s, *device = 0);
 }
 
 /* Nothing is ever being captured here: cudaStreamBeginCapture is not implemented. */
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
-{
-    if (!status)
-        return cudaErrorInvalidValue;
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status) {
+    if (!status) return cudaErrorInvalidValue;
     WITH_STREAM(stream, s, *status = cudaStreamCaptureStatusNone);
 }
 
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id,
-                                     cudaGraph_t *graph, const cudaGraphNode_t **dependencies, const cudaGraphEdgeData **edges,
-                                     size_t *count)
-{
+                                     cudaGraph_t *graph, const cudaGraphNode_t **dependencies,
+                                     const cudaGraphEdgeData **edges, size_t *count) {
     (void)id, (void)graph, (void)dependencies, (void)edges, (void)count; /* only set while capturing */
     return cudaStreamIsCapturing(stream, status);
 }
 
-cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
-{
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
     static __thread enum cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
-    if (!mode || *mode > cudaStreamCaptureModeRelaxed)
-        return cudaErrorInvalidValue;
+    if (!mode || *mode > cudaStreamCaptureModeRelaxed) return cudaErrorInvalidValue;
     enum cudaStreamCaptureMode before = current;
     current = *mode;
     *mode = before;
     return cudaSuccess;
 }
 
-cudaError_t cudaDeviceSynchronize(void)
-{
+cudaError_t cudaDeviceSynchronize(void) {
     return vgpu_wait_all();
 }
 
@@ -141,16 +114,13 @@ struct host_call {
     void *data;
 };
 
-static void run_host_call(void *args)
-{
+static void run_host_call(void *args) {
     struct host_call *h = args;
     h->function(h->data);
 }
 
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *data)
-{
-    if (!function)
-        return cudaErrorInvalidValue;
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *data) {
+    if (!function) return cudaErrorInvalidValue;
     struct host_call h = {function, data};
     return vgpu_submit(stream, &(struct vgpu_work){.run = run_host_call, .args = &h, .bytes = sizeof h}, NULL);
 }
@@ -161,16 +131,13 @@ struct callback {
     cudaStream_t stream;
 };
 
-static void run_callback(void *args)
-{
+static void run_callback(void *args) {
     struct callback *c = args;
     c->function(c->stream, cudaSuccess, c->data);
 }
 
-cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t function, void *data, unsigned int flags)
-{
-    if (!function || flags)
-        return cudaErrorInvalidValue;
+cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t function, void *data, unsigned int flags) {
+    if (!function || flags) return cudaErrorInvalidValue;
     struct callback c = {function, data, stream};
     return vgpu_submit(stream, &(struct vgpu_work){.run = run_callback, .args = &c, .bytes = sizeof c}, NULL);
 }

@@ -3,14 +3,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-static bool below(const uint64_t *a, const uint64_t *b)
-{
+static bool below(const uint64_t *a, const uint64_t *b) {
     return a[0] < b[0] || (a[0] == b[0] && a[1] < b[1]);
 }
 
 /* Everything of `tree` below `key` to *low, the rest to *high. */
-static void split(struct vgpu_node *tree, const uint64_t *key, struct vgpu_node **low, struct vgpu_node **high)
-{
+static void split(struct vgpu_node *tree, const uint64_t *key, struct vgpu_node **low, struct vgpu_node **high) {
     while (tree) {
         if (below(tree->key, key)) {
             *low = tree;
@@ -25,8 +23,7 @@ static void split(struct vgpu_node *tree, const uint64_t *key, struct vgpu_node 
     *low = *high = NULL;
 }
 
-static struct vgpu_node *join(struct vgpu_node *low, struct vgpu_node *high)
-{
+static struct vgpu_node *join(struct vgpu_node *low, struct vgpu_node *high) {
     struct vgpu_node *root, **at = &root;
     while (low && high) {
         if (low->priority > high->priority) {
@@ -44,16 +41,14 @@ static struct vgpu_node *join(struct vgpu_node *low, struct vgpu_node *high)
 }
 
 /* A hash of the key for a priority: the same calls give the same tree, and no order of addresses degenerates it. */
-static uint32_t scramble(const uint64_t *key)
-{
+static uint32_t scramble(const uint64_t *key) {
     uint64_t x = key[0] * 0x9e3779b97f4a7c15u ^ key[1];
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
     x = (x ^ x >> 27) * 0x94d049bb133111ebu;
     return (uint32_t)(x >> 32);
 }
 
-void vgpu_tree_insert(struct vgpu_node **root, struct vgpu_node *node)
-{
+void vgpu_tree_insert(struct vgpu_node **root, struct vgpu_node *node) {
     node->priority = scramble(node->key);
     while (*root && (*root)->priority >= node->priority)
         root = below((*root)->key, node->key) ? &(*root)->right : &(*root)->left;
@@ -61,15 +56,12 @@ void vgpu_tree_insert(struct vgpu_node **root, struct vgpu_node *node)
     *root = node;
 }
 
-void vgpu_tree_remove(struct vgpu_node **root, struct vgpu_node *node)
-{
-    while (*root != node)
-        root = below((*root)->key, node->key) ? &(*root)->right : &(*root)->left;
+void vgpu_tree_remove(struct vgpu_node **root, struct vgpu_node *node) {
+    while (*root != node) root = below((*root)->key, node->key) ? &(*root)->right : &(*root)->left;
     *root = join(node->left, node->right);
 }
 
-struct vgpu_node *vgpu_tree_ceiling(struct vgpu_node *root, uint64_t major, uint64_t minor)
-{
+struct vgpu_node *vgpu_tree_ceiling(struct vgpu_node *root, uint64_t major, uint64_t minor) {
     struct vgpu_node *best = NULL;
     while (root) {
         if (below(root->key, (uint64_t[]){major, minor})) {
@@ -82,8 +74,7 @@ struct vgpu_node *vgpu_tree_ceiling(struct vgpu_node *root, uint64_t major, uint
     return best;
 }
 
-struct vgpu_node *vgpu_tree_floor(struct vgpu_node *root, uint64_t major, uint64_t minor)
-{
+struct vgpu_node *vgpu_tree_floor(struct vgpu_node *root, uint64_t major, uint64_t minor) {
     struct vgpu_node *best = NULL;
     while (root) {
         if (below((uint64_t[]){major, minor}, root->key)) {

@@ -14,6 +14,6 @@ struct vgpu_node {
 void vgpu_tree_insert(struct vgpu_node **root, struct vgpu_node *node);
 void vgpu_tree_remove(struct vgpu_node **root, struct vgpu_node *node); /* node must be in the tree */
 struct vgpu_node *vgpu_tree_ceiling(struct vgpu_node *root, uint64_t major, uint64_t minor); /* least key >= or NULL */
-struct vgpu_node *vgpu_tree_floor(struct vgpu_node *root, uint64_t major, uint64_t minor);   /* greatest key <= or NULL */
+struct vgpu_node *vgpu_tree_floor(struct vgpu_node *root, uint64_t major, uint64_t minor); /* greatest key <= or NULL */
 
 #endif

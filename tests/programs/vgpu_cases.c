@@ -1,5 +1,5 @@
-/* What the virtual GPU does at the edges of a program's life. One case a run: vgpu_cases CASE; test_vgpu.py says which exit
- * code and output it must have. */
+/* What the virtual GPU does at the edges of a program's life. One case a run: vgpu_cases CASE; test_vgpu.py says which
+ * exit code and output it must have. */
 #include <acct/vgpu.h>
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
@@ -25,80 +25,66 @@ enum { N = 1024 };
 static cublasHandle_t handle;
 static float *matrix;
 
-static void begin(void)
-{
+static void begin(void) {
     CHECK(cublasCreate(&handle));
     CHECK(cudaMalloc((void **)&matrix, N * N * sizeof *matrix));
     CHECK(cudaMemset(matrix, 0, N * N * sizeof *matrix));
 }
 
-static void product(void)
-{
+static void product(void) {
     const float one = 1, zero = 0;
     CHECK(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, N, N, N, &one, matrix, N, matrix, N, &zero, matrix, N));
 }
 
-static void sleeps_for_ever(void *arg)
-{
+static void sleeps_for_ever(void *arg) {
     (void)arg;
-    for (;;)
-        pause();
+    for (;;) pause();
 }
 
-static void *waits(void *arg)
-{
+static void *waits(void *arg) {
     (void)arg;
     cudaDeviceSynchronize();
     return NULL;
 }
 
-static int exit_with_queue(void)
-{
+static int exit_with_queue(void) {
     begin();
-    for (int i = 0; i < 1000; i++)
-        product();
+    for (int i = 0; i < 1000; i++) product();
     return 7;
 }
 
-static int exit_with_stuck_stream(void)
-{
+static int exit_with_stuck_stream(void) {
     cudaStream_t s;
     begin();
     CHECK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
     CHECK(cudaLaunchHostFunc(s, sleeps_for_ever, NULL));
-    for (int i = 0; i < 100; i++)
-        product();
+    for (int i = 0; i < 100; i++) product();
     return 7;
 }
 
-static int exit_while_waiting(void)
-{
+static int exit_while_waiting(void) {
     pthread_t t;
     begin();
-    for (int i = 0; i < 1000; i++)
-        product();
+    for (int i = 0; i < 1000; i++) product();
     pthread_create(&t, NULL, waits, NULL);
     usleep(20000);
     return 7;
 }
 
-static void free_late(void)
-{
+static void free_late(void) {
     cudaFree(matrix);
     cublasDestroy(handle);
     cudaStreamSynchronize(0);
 }
 
-static int calls_in_atexit(void)
-{
+static int calls_in_atexit(void) {
     atexit(free_late);
     begin();
     product();
     return 7;
 }
 
-static int child(void)
-{
+static int child(void) {
     void *p;
     int e = (int)cudaMalloc(&p, 4), s = (int)cudaDeviceSynchronize(), last = (int)cudaGetLastError();
     int b = (int)cublasSetStream(handle, 0);
@@ -106,37 +92,30 @@ static int child(void)
 }
 
 /* The child has no device and ends; the parent's goes on. */
-static int fork_amid_work(void)
-{
+static int fork_amid_work(void) {
     begin();
     for (int round = 0; round < 10; round++) {
-        for (int i = 0; i < 5; i++)
-            product();
+        for (int i = 0; i < 5; i++) product();
         pid_t pid = fork();
-        if (!pid)
-            exit(child());
+        if (!pid) exit(child());
         int status;
-        if (waitpid(pid, &status, 0) != pid || status)
-            return 1;
+        if (waitpid(pid, &status, 0) != pid || status) return 1;
         CHECK(cudaDeviceSynchronize());
     }
     return 7;
 }
 
-static int fork_first(void)
-{
+static int fork_first(void) {
     pid_t pid = fork();
     int status = 0;
     begin();
     product();
     CHECK(cudaDeviceSynchronize());
-    if (pid && (waitpid(pid, &status, 0) != pid || WEXITSTATUS(status) != 7))
-        return 1;
+    if (pid && (waitpid(pid, &status, 0) != pid || WEXITSTATUS(status) != 7)) return 1;
     return 7;
 }
 
-static int missing(void)
-{
+static int missing(void) {
     cudaGraph_t g;
     int a = (int)cudaGraphCreate(&g, 0), b = (int)cudaGraphCreate(&g, 0), last = (int)cudaGetLastError();
     cuComplex one = {1, 0};
@@ -146,42 +125,43 @@ static int missing(void)
 }
 
 /* The device touches what it cannot reach: an error that stays, no crash. */
-static int fault(void)
-{
+static int fault(void) {
     static float host[N * N];
     const float one = 1, zero = 0;
     begin();
     cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, N, N, N, &one, host, N, matrix, N, &zero, matrix, N);
     int first = (int)cudaDeviceSynchronize(), second = (int)cudaDeviceSynchronize(), last = (int)cudaGetLastError();
-    return first == cudaErrorIllegalAddress && second == first && last == first && (int)cudaPeekAtLastError() == first ? 7 : 1;
+    return first == cudaErrorIllegalAddress && second == first && last == first && (int)cudaPeekAtLastError() == first
+               ? 7
+               : 1;
 }
 
-static int describe(void)
-{
+static int describe(void) {
     struct acct_vgpu_device device = {.struct_bytes = sizeof device};
     struct cudaDeviceProp p;
-    int (*get)(int, struct acct_vgpu_device *) = (int (*)(int, struct acct_vgpu_device *))dlsym(RTLD_DEFAULT, "acctVgpuDevice");
+    int (*get)(int, struct acct_vgpu_device *) =
+        (int (*)(int, struct acct_vgpu_device *))dlsym(RTLD_DEFAULT, "acctVgpuDevice");
     size_t available, total;
     int count, major;
-    if (!get || get(0, &device) || get(1, &device) != -1)
-        return 1;
+    if (!get || get(0, &device) || get(1, &device) != -1) return 1;
     CHECK(cudaGetDeviceProperties(&p, 0));
     CHECK(cudaGetDeviceCount(&count));
     CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
     CHECK(cudaMemGetInfo(&available, &total));
-    if (p.totalGlobalMem != total || available != total || p.major != major || cudaSetDevice(1) != cudaErrorInvalidDevice)
+    if (p.totalGlobalMem != total || available != total || p.major != major ||
+        cudaSetDevice(1) != cudaErrorInvalidDevice)
         return 1;
-    printf("{\"name\":\"%s\",\"profile\":\"%s\",\"clock\":%u,\"fp32\":%.6e,\"fp64\":%.6e,\"source\":\"%s\",\"total\":%zu,\"count\":%d,"
+    printf("{\"name\":\"%s\",\"profile\":\"%s\",\"clock\":%u,\"fp32\":%.6e,\"fp64\":%.6e,\"source\":\"%s\",\"total\":%"
+           "zu,\"count\":%d,"
            "\"major\":%d,\"sms\":%d,\"error\":\"%s\",\"text\":\"%s\",\"visible\":%d}\n",
-           p.name, device.profile, device.clock, device.peak_fp32, device.peak_fp64, device.peak_source, total, count, major,
-           p.multiProcessorCount, cudaGetErrorName(cudaErrorMemoryAllocation), cudaGetErrorString(cudaErrorMemoryAllocation),
-           dlsym(RTLD_DEFAULT, "cblas_sgemm") != NULL);
+           p.name, device.profile, device.clock, device.peak_fp32, device.peak_fp64, device.peak_source, total, count,
+           major, p.multiProcessorCount, cudaGetErrorName(cudaErrorMemoryAllocation),
+           cudaGetErrorString(cudaErrorMemoryAllocation), dlsym(RTLD_DEFAULT, "cblas_sgemm") != NULL);
     return 7;
 }
 
 /* GFLOP/s of the best of some products, for comparison with the peak. */
-static int rate(void)
-{
+static int rate(void) {
     double best = 0;
     cudaEvent_t a, b;
     begin();
@@ -205,16 +185,21 @@ static const struct {
     const char *name;
     int (*run)(void);
 } cases[] = {
-    {"exit-with-queue", exit_with_queue}, {"exit-with-stuck-stream", exit_with_stuck_stream},
-    {"exit-while-waiting", exit_while_waiting}, {"calls-in-atexit", calls_in_atexit}, {"fork-amid-work", fork_amid_work},
-    {"fork-first", fork_first}, {"missing", missing}, {"fault", fault}, {"describe", describe}, {"rate", rate},
+    {"exit-with-queue", exit_with_queue},
+    {"exit-with-stuck-stream", exit_with_stuck_stream},
+    {"exit-while-waiting", exit_while_waiting},
+    {"calls-in-atexit", calls_in_atexit},
+    {"fork-amid-work", fork_amid_work},
+    {"fork-first", fork_first},
+    {"missing", missing},
+    {"fault", fault},
+    {"describe", describe},
+    {"rate", rate},
 };
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++)
-        if (!strcmp(cases[i].name, argv[1]))
-            return cases[i].run();
+        if (!strcmp(cases[i].name, argv[1])) return cases[i].run();
     fprintf(stderr, "usage: vgpu_cases CASE\n");
     return 2;
 }

@@ -5,26 +5,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define CHECK(call)                                                                      \
-    do {                                                                                 \
-        int e = (int)(call);                                                             \
-        if (e) {                                                                         \
-            fprintf(stderr, "%s:%d: %s gave %d\n", __FILE__, __LINE__, #call, e);        \
-            exit(1);                                                                     \
-        }                                                                                \
+#define CHECK(call)                                                               \
+    do {                                                                          \
+        int e = (int)(call);                                                      \
+        if (e) {                                                                  \
+            fprintf(stderr, "%s:%d: %s gave %d\n", __FILE__, __LINE__, #call, e); \
+            exit(1);                                                              \
+        }                                                                         \
     } while (0)
-#define NEAR(value, wanted)                                                                                     \
-    do {                                                                                                        \
-        if (!(fabs((double)(value) - (double)(wanted)) <= 1e-5 * (1 + fabs((double)(wanted))))) {               \
-            fprintf(stderr, "%s:%d: %s is %g, not %g\n", __FILE__, __LINE__, #value, (double)(value), (double)(wanted)); \
-            exit(1);                                                                                            \
-        }                                                                                                       \
+#define NEAR(value, wanted)                                                                           \
+    do {                                                                                              \
+        if (!(fabs((double)(value) - (double)(wanted)) <= 1e-5 * (1 + fabs((double)(wanted))))) {     \
+            fprintf(stderr, "%s:%d: %s is %g, not %g\n", __FILE__, __LINE__, #value, (double)(value), \
+                    (double)(wanted));                                                                \
+            exit(1);                                                                                  \
+        }                                                                                             \
     } while (0)
 
 enum { N = 48 };
 
-int main(void)
-{
+int main(void) {
     static float a[N * N], b[N * N], c[N * N];
     float *da, *db, *dc, *pinned, dot, one = 1, zero = 0, two = 2, ms;
     cudaStream_t stream;
@@ -61,16 +61,13 @@ int main(void)
     for (int i = 0; i < N; i++)
         for (int j = 0; j < N; j++) {
             double v = 0;
-            for (int k = 0; k < N; k++)
-                v += (double)a[k * N + i] * b[k * N + j];
+            for (int k = 0; k < N; k++) v += (double)a[k * N + i] * b[k * N + j];
             v = 2 * (v + 2 * a[j * N + i]);
             NEAR(pinned[i * N + j], v);
-            if (!j)
-                squares += v * v;
+            if (!j) squares += v * v;
         }
     NEAR(dot, squares);
-    if (!(ms > 0))
-        return 1;
+    if (!(ms > 0)) return 1;
     CHECK(cublasDestroy(handle));
     CHECK(cudaEventDestroy(start));
     CHECK(cudaEventDestroy(end));

@@ -6,20 +6,15 @@
 
 static int go;
 
-static void wait_for(void *flag)
-{
-    while (!__atomic_load_n((int *)flag, __ATOMIC_ACQUIRE))
-        sched_yield();
+static void wait_for(void *flag) {
+    while (!__atomic_load_n((int *)flag, __ATOMIC_ACQUIRE)) sched_yield();
 }
 
-int main(void)
-{
+int main(void) {
     char *d, host[16] = {1};
     cudaStream_t other;
-    if (cudaMalloc((void **)&d, 16) || cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking))
-        return 1;
-    if (cudaLaunchHostFunc(0, wait_for, &go) || cudaStreamQuery(0) != cudaErrorNotReady)
-        return 1;
+    if (cudaMalloc((void **)&d, 16) || cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking)) return 1;
+    if (cudaLaunchHostFunc(0, wait_for, &go) || cudaStreamQuery(0) != cudaErrorNotReady) return 1;
     if (cudaStreamQuery(cudaStreamPerThread) != cudaErrorNotReady) /* 0 is this thread's own stream */
         return 1;
     __atomic_store_n(&go, 1, __ATOMIC_RELEASE);

@@ -15,8 +15,7 @@
 enum { UNITS = 2048 };
 static const uint64_t MB = 1 << 20;
 
-static void exact_capacity(void **state)
-{
+static void exact_capacity(void **state) {
     (void)state;
     struct vgpu_arena a;
     assert_int_equal(vgpu_arena_create(&a, 10 * 512 + 511), 0);
@@ -39,12 +38,12 @@ static void exact_capacity(void **state)
     vgpu_arena_destroy(&a);
 }
 
-static void best_fit(void **state)
-{
+static void best_fit(void **state) {
     (void)state;
     struct vgpu_arena a;
     assert_int_equal(vgpu_arena_create(&a, MB), 0);
-    struct vgpu_block *large = vgpu_arena_take(&a, 64 * 512), *p = vgpu_arena_take(&a, 512), *small = vgpu_arena_take(&a, 8 * 512);
+    struct vgpu_block *large = vgpu_arena_take(&a, 64 * 512), *p = vgpu_arena_take(&a, 512),
+                      *small = vgpu_arena_take(&a, 8 * 512);
     assert_non_null(vgpu_arena_take(&a, 512));
     uint64_t at_small = small->address, at_large = large->address;
     assert_non_null(p);
@@ -56,23 +55,20 @@ static void best_fit(void **state)
 }
 
 /* The arena must take exactly when some gap is large enough, and from the smallest such gap. */
-static uint64_t smallest_gap(const unsigned char *map, uint64_t units)
-{
+static uint64_t smallest_gap(const unsigned char *map, uint64_t units) {
     uint64_t best = UINT64_MAX, run = 0;
     for (int i = 0; i <= UNITS; i++) {
         if (i < UNITS && !map[i]) {
             run++;
         } else {
-            if (run >= units && run < best)
-                best = run;
+            if (run >= units && run < best) best = run;
             run = 0;
         }
     }
     return best;
 }
 
-static void random_series(void **state)
-{
+static void random_series(void **state) {
     (void)state;
     static unsigned char map[UNITS];
     struct vgpu_arena a;
@@ -85,7 +81,8 @@ static void random_series(void **state)
         if (n && rand() % 100 < 48) {
             int i = rand() % n;
             struct vgpu_block *b = live[i];
-            assert_int_equal(*(unsigned char *)(uintptr_t)b->address, (unsigned char)b->address >> 1 | 1); /* nobody wrote over it */
+            assert_int_equal(*(unsigned char *)(uintptr_t)b->address,
+                             (unsigned char)b->address >> 1 | 1); /* nobody wrote over it */
             memset(map + (b->address - a.base) / 512, 0, b->bytes / 512);
             used -= b->bytes;
             vgpu_arena_give(&a, b);
@@ -95,11 +92,9 @@ static void random_series(void **state)
             uint64_t gap = smallest_gap(map, units);
             struct vgpu_block *b = vgpu_arena_take(&a, bytes);
             assert_int_equal(b != NULL, gap != UINT64_MAX);
-            if (!b)
-                continue;
+            if (!b) continue;
             uint64_t first = (b->address - a.base) / 512, from = first, to = first;
-            while (from && !map[from - 1])
-                from--;
+            while (from && !map[from - 1]) from--;
             for (; to < UNITS && !map[to]; to++)
                 ;
             assert_int_equal(to - from, gap);
@@ -114,15 +109,13 @@ static void random_series(void **state)
             assert_ptr_equal(vgpu_arena_find(&a, b->address + (uint64_t)rand() % b->bytes), b);
         }
     }
-    while (n)
-        vgpu_arena_give(&a, live[--n]);
+    while (n) vgpu_arena_give(&a, live[--n]);
     assert_int_equal(a.in_use, 0);
     assert_non_null(vgpu_arena_take(&a, UNITS * 512)); /* all joined to one */
     vgpu_arena_destroy(&a);
 }
 
-static bool faults(const volatile char *p)
-{
+static bool faults(const volatile char *p) {
     pid_t child = fork();
     if (!child) {
         signal(SIGSEGV, SIG_DFL);
@@ -135,8 +128,7 @@ static bool faults(const volatile char *p)
 }
 
 /* A child has no copy of the memory, so ask the kernel instead: a write from an inaccessible page fails with EFAULT. */
-static bool readable(uint64_t address)
-{
+static bool readable(uint64_t address) {
     int fd[2];
     assert_int_equal(pipe(fd), 0);
     bool good = write(fd[1], (void *)(uintptr_t)address, 1) == 1;
@@ -145,8 +137,7 @@ static bool readable(uint64_t address)
     return good;
 }
 
-static void released_pages_are_closed(void **state)
-{
+static void released_pages_are_closed(void **state) {
     (void)state;
     struct vgpu_arena a;
     assert_int_equal(vgpu_arena_create(&a, 16 * MB), 0);
@@ -170,8 +161,7 @@ static void released_pages_are_closed(void **state)
     vgpu_arena_destroy(&a);
 }
 
-static void poisoned(void **state)
-{
+static void poisoned(void **state) {
     (void)state;
     struct vgpu_arena a;
     assert_int_equal(vgpu_arena_create(&a, MB), 0);
@@ -182,13 +172,10 @@ static void poisoned(void **state)
     vgpu_arena_destroy(&a);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_capacity),
-        cmocka_unit_test(best_fit),
-        cmocka_unit_test(random_series),
-        cmocka_unit_test(released_pages_are_closed),
+        cmocka_unit_test(exact_capacity), cmocka_unit_test(best_fit),
+        cmocka_unit_test(random_series),  cmocka_unit_test(released_pages_are_closed),
         cmocka_unit_test(poisoned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

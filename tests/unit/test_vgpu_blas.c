@@ -18,13 +18,11 @@ struct data {
     void *dev;
 };
 
-static size_t size_of(void)
-{
+static size_t size_of(void) {
     return d ? sizeof(double) : sizeof(float);
 }
 
-static void upload(struct data *x)
-{
+static void upload(struct data *x) {
     void *host = test_malloc(x->n * size_of() + 8);
     for (size_t i = 0; i < x->n; i++)
         if (d)
@@ -36,47 +34,38 @@ static void upload(struct data *x)
 }
 
 /* Random values that fp32 holds exactly. */
-static struct data make(size_t n)
-{
+static struct data make(size_t n) {
     struct data x = {test_malloc(n * sizeof(double) + 8), n, NULL};
-    for (size_t i = 0; i < n; i++)
-        x.v[i] = (float)random_value(&seed);
+    for (size_t i = 0; i < n; i++) x.v[i] = (float)random_value(&seed);
     upload(&x);
     return x;
 }
 
-static struct data make_nan(size_t n)
-{
+static struct data make_nan(size_t n) {
     struct data x = {test_malloc(n * sizeof(double) + 8), n, NULL};
-    for (size_t i = 0; i < n; i++)
-        x.v[i] = NAN;
+    for (size_t i = 0; i < n; i++) x.v[i] = NAN;
     upload(&x);
     return x;
 }
 
-static double *download(const struct data *x)
-{
+static double *download(const struct data *x) {
     void *host = device_back(x->dev, x->n * size_of());
     double *v = test_malloc(x->n * sizeof(double) + 8);
-    for (size_t i = 0; i < x->n; i++)
-        v[i] = d ? ((double *)host)[i] : (double)((float *)host)[i];
+    for (size_t i = 0; i < x->n; i++) v[i] = d ? ((double *)host)[i] : (double)((float *)host)[i];
     test_free(host);
     return v;
 }
 
-static void drop(struct data *x)
-{
+static void drop(struct data *x) {
     OK(cudaFree(x->dev));
     test_free(x->v);
 }
 
-static double eps(void)
-{
+static double eps(void) {
     return d ? 0x1p-53 : 0x1p-24;
 }
 
-static void near(double got, double want, double terms, double size)
-{
+static void near(double got, double want, double terms, double size) {
     double bound = (terms + 3) * eps() * size + 1e-300;
     if (!(fabs(got - want) <= bound))
         fail_msg("%s: %.17g, not %.17g (bound %g)", d ? "fp64" : "fp32", got, want, bound);
@@ -88,8 +77,7 @@ union scalar {
     double d;
 };
 
-static union scalar num(double v)
-{
+static union scalar num(double v) {
     union scalar s;
     if (d)
         s.d = v;
@@ -98,19 +86,16 @@ static union scalar num(double v)
     return s;
 }
 
-static double value(union scalar s)
-{
+static double value(union scalar s) {
     return d ? s.d : (double)s.f;
 }
 
-static void *at(union scalar *s)
-{
+static void *at(union scalar *s) {
     return s;
 }
 
 /* Place of element i of a vector of n with stride inc. */
-static size_t place(int i, int n, int inc)
-{
+static size_t place(int i, int n, int inc) {
     return (size_t)(inc < 0 ? (i - n + 1) * inc : i * inc);
 }
 
@@ -118,11 +103,9 @@ static const int lengths[] = {1, 2, 7, 64, 1000, 20011};
 static const int strides[][2] = {{1, 1}, {2, 3}, {-1, 1}, {-2, -3}};
 enum { LENGTHS = 6, STRIDES = 4 };
 
-static void reductions(void **state)
-{
+static void reductions(void **state) {
     (void)state;
-    FOR_BOTH for (int k = 0; k < LENGTHS; k++) for (int inc = 1; inc < 4; inc += 2)
-    {
+    FOR_BOTH for (int k = 0; k < LENGTHS; k++) for (int inc = 1; inc < 4; inc += 2) {
         int n = lengths[k], largest, least, want_largest = 1, want_least = 1;
         struct data x = make((size_t)n * (size_t)inc);
         union scalar sum, norm;
@@ -131,10 +114,8 @@ static void reductions(void **state)
             double v = fabs(x.v[i * inc]);
             want_sum += v;
             want_norm += v * v;
-            if (v > fabs(x.v[(want_largest - 1) * inc]))
-                want_largest = i + 1;
-            if (v < fabs(x.v[(want_least - 1) * inc]))
-                want_least = i + 1;
+            if (v > fabs(x.v[(want_largest - 1) * inc])) want_largest = i + 1;
+            if (v < fabs(x.v[(want_least - 1) * inc])) want_least = i + 1;
         }
         OK(CALL(asum, handle, n, x.dev, inc, at(&sum)));
         OK(CALL(nrm2, handle, n, x.dev, inc, at(&norm)));
@@ -148,11 +129,9 @@ static void reductions(void **state)
     }
 }
 
-static void vectors(void **state)
-{
+static void vectors(void **state) {
     (void)state;
-    FOR_BOTH for (int k = 0; k < LENGTHS; k++) for (int s = 0; s < STRIDES; s++)
-    {
+    FOR_BOTH for (int k = 0; k < LENGTHS; k++) for (int s = 0; s < STRIDES; s++) {
         int n = lengths[k], ix = strides[s][0], iy = strides[s][1];
         struct data x = make((size_t)n * (size_t)abs(ix)), y = make((size_t)n * (size_t)abs(iy));
         union scalar alpha = num(-0.625), dot, c = num(0.6), sn = num(0.8);
@@ -171,8 +150,7 @@ static void vectors(void **state)
             near(ynew[place(i, n, iy)], *old + t, 1, fabs(*old) + fabs(t));
             *old = ynew[place(i, n, iy)];
         }
-        for (size_t i = 0; i < y.n; i++)
-            assert_true(ynew[i] == y.v[i]); /* nothing between the elements was written */
+        for (size_t i = 0; i < y.n; i++) assert_true(ynew[i] == y.v[i]); /* nothing between the elements was written */
         OK(CALL(rot, handle, n, x.dev, ix, y.dev, iy, at(&c), at(&sn)));
         double *xr = download(&x), *yr = download(&y);
         for (int i = 0; i < n; i++) {
@@ -188,20 +166,17 @@ static void vectors(void **state)
         }
         OK(CALL(copy, handle, n, x.dev, ix, y.dev, iy));
         double *yc = download(&y);
-        for (int i = 0; i < n; i++)
-            assert_true(yc[place(i, n, iy)] == xs[place(i, n, ix)]);
+        for (int i = 0; i < n; i++) assert_true(yc[place(i, n, iy)] == xs[place(i, n, ix)]);
         OK(CALL(scal, handle, n, at(&alpha), x.dev, abs(ix)));
         double *xc = download(&x);
-        for (int i = 0; i < n; i++)
-            near(xc[i * abs(ix)], -0.625 * xs[i * abs(ix)], 1, fabs(xs[i * abs(ix)]));
+        for (int i = 0; i < n; i++) near(xc[i * abs(ix)], -0.625 * xs[i * abs(ix)], 1, fabs(xs[i * abs(ix)]));
         test_free(ynew), test_free(xr), test_free(yr), test_free(xs), test_free(ys), test_free(yc), test_free(xc);
         drop(&x), drop(&y);
     }
 }
 
 /* Of equals the first. */
-static void ties(void **state)
-{
+static void ties(void **state) {
     (void)state;
     float x[6] = {2, -5, 1, 5, -1, 5}, *dx = device_from(x, sizeof x);
     int largest, least;
@@ -212,8 +187,7 @@ static void ties(void **state)
     OK(cudaFree(dx));
 }
 
-static void empty_vectors(void **state)
-{
+static void empty_vectors(void **state) {
     (void)state;
     float result = 9, one = 1;
     int index = 9;
@@ -227,8 +201,7 @@ static void empty_vectors(void **state)
 }
 
 /* A result for the device arrives in stream order and the call does not wait. */
-static void result_on_device(void **state)
-{
+static void result_on_device(void **state) {
     (void)state;
     float x[3] = {1, 2, 3}, *dx = device_from(x, sizeof x), *result = device_new(8);
     OK(cublasSetPointerMode(handle, CUBLAS_POINTER_MODE_DEVICE));
@@ -247,17 +220,18 @@ static void result_on_device(void **state)
 static const int orders[][2] = {{1, 1}, {5, 3}, {64, 64}, {33, 129}, {200, 7}};
 enum { ORDERS = 5 };
 
-static void matrix_vector(void **state)
-{
+static void matrix_vector(void **state) {
     (void)state;
-    FOR_BOTH for (int k = 0; k < ORDERS; k++) for (int t = 0; t < 2; t++) for (int s = 0; s < STRIDES; s++) for (int zero = 0; zero < 2; zero++)
-    {
+    FOR_BOTH for (int k = 0; k < ORDERS; k++) for (int t = 0; t < 2; t++) for (int s = 0; s < STRIDES;
+                                                                               s++) for (int zero = 0; zero < 2;
+                                                                                         zero++) {
         int m = orders[k][0], n = orders[k][1], lda = m + s, ix = strides[s][0], iy = strides[s][1];
         int nx = t ? m : n, ny = t ? n : m;
         struct data a = make((size_t)lda * (size_t)n), x = make((size_t)nx * (size_t)abs(ix));
         struct data y = zero ? make_nan((size_t)ny * (size_t)abs(iy)) : make((size_t)ny * (size_t)abs(iy));
         union scalar alpha = num(1.5), beta = num(zero ? 0 : -0.25);
-        OK(CALL(gemv, handle, t ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, at(&alpha), a.dev, lda, x.dev, ix, at(&beta), y.dev, iy));
+        OK(CALL(gemv, handle, t ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, at(&alpha), a.dev, lda, x.dev, ix, at(&beta), y.dev,
+                iy));
         double *got = download(&y);
         for (int i = 0; i < ny; i++) {
             double sum = 0, size = 0, old = zero ? 0 : -0.25 * y.v[place(i, ny, iy)];
@@ -273,13 +247,12 @@ static void matrix_vector(void **state)
     }
 }
 
-static void rank_one(void **state)
-{
+static void rank_one(void **state) {
     (void)state;
-    FOR_BOTH for (int k = 0; k < ORDERS; k++) for (int s = 0; s < STRIDES; s++)
-    {
+    FOR_BOTH for (int k = 0; k < ORDERS; k++) for (int s = 0; s < STRIDES; s++) {
         int m = orders[k][0], n = orders[k][1], lda = m + 2, ix = strides[s][0], iy = strides[s][1];
-        struct data a = make((size_t)lda * (size_t)n), x = make((size_t)m * (size_t)abs(ix)), y = make((size_t)n * (size_t)abs(iy));
+        struct data a = make((size_t)lda * (size_t)n), x = make((size_t)m * (size_t)abs(ix)),
+                    y = make((size_t)n * (size_t)abs(iy));
         union scalar alpha = num(-2);
         OK(CALL(ger, handle, m, n, at(&alpha), x.dev, ix, y.dev, iy, a.dev, lda));
         double *got = download(&a);
@@ -293,34 +266,34 @@ static void rank_one(void **state)
     }
 }
 
-static int in_triangle(int lower, int i, int j)
-{
+static int in_triangle(int lower, int i, int j) {
     return lower ? i >= j : i <= j;
 }
 
 /* Element (i, j) of the symmetric matrix of which one half is stored. */
-static double symmetric(const struct data *a, int lda, int lower, int i, int j)
-{
+static double symmetric(const struct data *a, int lda, int lower, int i, int j) {
     return in_triangle(lower, i, j) ? a->v[j * lda + i] : a->v[i * lda + j];
 }
 
-static void symmetric_products(void **state)
-{
+static void symmetric_products(void **state) {
     (void)state;
-    FOR_BOTH for (int k = 0; k < ORDERS; k++) for (int lower = 0; lower < 2; lower++) for (int left = 0; left < 2; left++)
-    {
+    FOR_BOTH for (int k = 0; k < ORDERS; k++) for (int lower = 0; lower < 2; lower++) for (int left = 0; left < 2;
+                                                                                           left++) {
         int m = orders[k][0], n = orders[k][1], order = left ? m : n, lda = order + 1, ld = m + 3;
         cublasFillMode_t uplo = lower ? CUBLAS_FILL_MODE_LOWER : CUBLAS_FILL_MODE_UPPER;
-        struct data a = make((size_t)lda * (size_t)order), b = make((size_t)ld * (size_t)n), c = make_nan((size_t)ld * (size_t)n);
+        struct data a = make((size_t)lda * (size_t)order), b = make((size_t)ld * (size_t)n),
+                    c = make_nan((size_t)ld * (size_t)n);
         struct data y = make((size_t)order);
         union scalar alpha = num(0.5), beta = num(0), one = num(1);
-        OK(CALL(symm, handle, left ? CUBLAS_SIDE_LEFT : CUBLAS_SIDE_RIGHT, uplo, m, n, at(&alpha), a.dev, lda, b.dev, ld, at(&beta), c.dev, ld));
+        OK(CALL(symm, handle, left ? CUBLAS_SIDE_LEFT : CUBLAS_SIDE_RIGHT, uplo, m, n, at(&alpha), a.dev, lda, b.dev,
+                ld, at(&beta), c.dev, ld));
         double *got = download(&c);
         for (int j = 0; j < n; j++)
             for (int i = 0; i < m; i++) {
                 double sum = 0, size = 0;
                 for (int l = 0; l < order; l++) {
-                    double v = left ? symmetric(&a, lda, lower, i, l) * b.v[j * ld + l] : b.v[l * ld + i] * symmetric(&a, lda, lower, l, j);
+                    double v = left ? symmetric(&a, lda, lower, i, l) * b.v[j * ld + l]
+                                    : b.v[l * ld + i] * symmetric(&a, lda, lower, l, j);
                     sum += v;
                     size += fabs(v);
                 }
@@ -342,11 +315,11 @@ static void symmetric_products(void **state)
     }
 }
 
-static void rank_k(void **state)
-{
+static void rank_k(void **state) {
     (void)state;
-    FOR_BOTH for (int s = 0; s < ORDERS; s++) for (int lower = 0; lower < 2; lower++) for (int t = 0; t < 2; t++) for (int two = 0; two < 2; two++)
-    {
+    FOR_BOTH for (int s = 0; s < ORDERS; s++) for (int lower = 0; lower < 2;
+                                                   lower++) for (int t = 0; t < 2; t++) for (int two = 0; two < 2;
+                                                                                             two++) {
         int n = orders[s][0], k = orders[s][1], lda = (t ? k : n) + 1, ldc = n + 2;
         size_t columns = (size_t)(t ? n : k);
         cublasFillMode_t uplo = lower ? CUBLAS_FILL_MODE_LOWER : CUBLAS_FILL_MODE_UPPER;
@@ -380,72 +353,73 @@ static void rank_k(void **state)
 }
 
 /* trmm by its formula; trsm by multiplying its solution back: op(A) X = alpha B. */
-static void triangular(void **state)
-{
+static void triangular(void **state) {
     (void)state;
-    for (int bits = 0; bits < 32; bits++) FOR_BOTH
-    {
-        int left = bits & 1, lower = bits >> 1 & 1, t = bits >> 2 & 1, unit = bits >> 3 & 1, solve = bits >> 4;
-        int m = 33, n = 20, order = left ? m : n, lda = order + 1, ld = m + 2;
-        struct data a = make((size_t)lda * (size_t)order), b = make((size_t)ld * (size_t)n), c = make_nan((size_t)ld * (size_t)n);
-        for (int i = 0; i < order; i++) /* well conditioned */
-            for (int j = 0; j < order; j++)
-                a.v[i * lda + j] = i == j ? 2 + a.v[i * lda + j] / 2 : a.v[i * lda + j] / 64;
-        OK(cudaFree(a.dev));
-        for (size_t i = 0; i < a.n; i++)
-            a.v[i] = (float)a.v[i];
-        upload(&a);
-        union scalar alpha = num(0.5);
-        cublasSideMode_t side = left ? CUBLAS_SIDE_LEFT : CUBLAS_SIDE_RIGHT;
-        cublasFillMode_t uplo = lower ? CUBLAS_FILL_MODE_LOWER : CUBLAS_FILL_MODE_UPPER;
-        cublasOperation_t op = t ? CUBLAS_OP_T : CUBLAS_OP_N;
-        cublasDiagType_t diag = unit ? CUBLAS_DIAG_UNIT : CUBLAS_DIAG_NON_UNIT;
-        if (solve)
-            OK(CALL(trsm, handle, side, uplo, op, diag, m, n, at(&alpha), a.dev, lda, b.dev, ld));
-        else
-            OK(CALL(trmm, handle, side, uplo, op, diag, m, n, at(&alpha), a.dev, lda, b.dev, ld, c.dev, ld));
-        double *x = download(solve ? &b : &c);
-        const double *factor = solve ? x : b.v;
-        for (int j = 0; j < n; j++)
-            for (int i = 0; i < m; i++) {
-                double sum = 0, size = 0;
-                for (int l = 0; l < order; l++) {
-                    int row = left ? i : l, column = left ? l : j, r = t ? column : row, q = t ? row : column;
-                    double v = r == q && unit ? 1 : in_triangle(lower, r, q) ? a.v[q * lda + r] : 0;
-                    v *= left ? factor[j * ld + l] : factor[l * ld + i];
-                    sum += v;
-                    size += fabs(v);
+    for (int bits = 0; bits < 32; bits++) FOR_BOTH {
+            int left = bits & 1, lower = bits >> 1 & 1, t = bits >> 2 & 1, unit = bits >> 3 & 1, solve = bits >> 4;
+            int m = 33, n = 20, order = left ? m : n, lda = order + 1, ld = m + 2;
+            struct data a = make((size_t)lda * (size_t)order), b = make((size_t)ld * (size_t)n),
+                        c = make_nan((size_t)ld * (size_t)n);
+            for (int i = 0; i < order; i++) /* well conditioned */
+                for (int j = 0; j < order; j++)
+                    a.v[i * lda + j] = i == j ? 2 + a.v[i * lda + j] / 2 : a.v[i * lda + j] / 64;
+            OK(cudaFree(a.dev));
+            for (size_t i = 0; i < a.n; i++) a.v[i] = (float)a.v[i];
+            upload(&a);
+            union scalar alpha = num(0.5);
+            cublasSideMode_t side = left ? CUBLAS_SIDE_LEFT : CUBLAS_SIDE_RIGHT;
+            cublasFillMode_t uplo = lower ? CUBLAS_FILL_MODE_LOWER : CUBLAS_FILL_MODE_UPPER;
+            cublasOperation_t op = t ? CUBLAS_OP_T : CUBLAS_OP_N;
+            cublasDiagType_t diag = unit ? CUBLAS_DIAG_UNIT : CUBLAS_DIAG_NON_UNIT;
+            if (solve)
+                OK(CALL(trsm, handle, side, uplo, op, diag, m, n, at(&alpha), a.dev, lda, b.dev, ld));
+            else
+                OK(CALL(trmm, handle, side, uplo, op, diag, m, n, at(&alpha), a.dev, lda, b.dev, ld, c.dev, ld));
+            double *x = download(solve ? &b : &c);
+            const double *factor = solve ? x : b.v;
+            for (int j = 0; j < n; j++)
+                for (int i = 0; i < m; i++) {
+                    double sum = 0, size = 0;
+                    for (int l = 0; l < order; l++) {
+                        int row = left ? i : l, column = left ? l : j, r = t ? column : row, q = t ? row : column;
+                        double v = r == q && unit ? 1 : in_triangle(lower, r, q) ? a.v[q * lda + r] : 0;
+                        v *= left ? factor[j * ld + l] : factor[l * ld + i];
+                        sum += v;
+                        size += fabs(v);
+                    }
+                    if (solve)
+                        near(sum, 0.5 * b.v[j * ld + i], 4 * order, 4 * size + fabs(b.v[j * ld + i]));
+                    else
+                        near(x[j * ld + i], 0.5 * sum, order, size);
                 }
-                if (solve)
-                    near(sum, 0.5 * b.v[j * ld + i], 4 * order, 4 * size + fabs(b.v[j * ld + i]));
-                else
-                    near(x[j * ld + i], 0.5 * sum, order, size);
-            }
-        test_free(x);
-        drop(&a), drop(&b), drop(&c);
-    }
+            test_free(x);
+            drop(&a), drop(&b), drop(&c);
+        }
 }
 
-static void sums_and_diagonals(void **state)
-{
+static void sums_and_diagonals(void **state) {
     (void)state;
     static const double scalars[][2] = {{1, 0}, {0, 1}, {-0.5, 2}, {0, 0}};
-    FOR_BOTH for (int s = 0; s < ORDERS; s++) for (int t = 0; t < 4; t++) for (int k = 0; k < 4; k++)
-    {
-        int m = orders[s][0], n = orders[s][1], ta = t & 1, tb = t >> 1, lda = (ta ? n : m) + 1, ldb = (tb ? n : m) + 2, ldc = m + 3;
-        struct data a = make((size_t)lda * (size_t)(ta ? m : n)), b = make((size_t)ldb * (size_t)(tb ? m : n)), c = make_nan((size_t)ldc * (size_t)n);
+    FOR_BOTH for (int s = 0; s < ORDERS; s++) for (int t = 0; t < 4; t++) for (int k = 0; k < 4; k++) {
+        int m = orders[s][0], n = orders[s][1], ta = t & 1, tb = t >> 1, lda = (ta ? n : m) + 1, ldb = (tb ? n : m) + 2,
+            ldc = m + 3;
+        struct data a = make((size_t)lda * (size_t)(ta ? m : n)), b = make((size_t)ldb * (size_t)(tb ? m : n)),
+                    c = make_nan((size_t)ldc * (size_t)n);
         struct data x = make((size_t)(m > n ? m : n) * 2);
         union scalar alpha = num(scalars[k][0]), beta = num(scalars[k][1]);
-        OK(CALL(geam, handle, ta ? CUBLAS_OP_T : CUBLAS_OP_N, tb ? CUBLAS_OP_C : CUBLAS_OP_N, m, n, at(&alpha), a.dev, lda, at(&beta), b.dev, ldb, c.dev, ldc));
+        OK(CALL(geam, handle, ta ? CUBLAS_OP_T : CUBLAS_OP_N, tb ? CUBLAS_OP_C : CUBLAS_OP_N, m, n, at(&alpha), a.dev,
+                lda, at(&beta), b.dev, ldb, c.dev, ldc));
         double *got = download(&c);
         for (int j = 0; j < n; j++)
             for (int i = 0; i < m; i++) {
-                double u = scalars[k][0] * a.v[ta ? i * lda + j : j * lda + i], v = scalars[k][1] * b.v[tb ? i * ldb + j : j * ldb + i];
+                double u = scalars[k][0] * a.v[ta ? i * lda + j : j * lda + i],
+                       v = scalars[k][1] * b.v[tb ? i * ldb + j : j * ldb + i];
                 near(got[j * ldc + i], u + v, 2, fabs(u) + fabs(v));
             }
         test_free(got);
         if (!ta) {
-            OK(CALL(dgmm, handle, k % 2 ? CUBLAS_SIDE_LEFT : CUBLAS_SIDE_RIGHT, m, n, a.dev, lda, x.dev, 2, c.dev, ldc));
+            OK(CALL(dgmm, handle, k % 2 ? CUBLAS_SIDE_LEFT : CUBLAS_SIDE_RIGHT, m, n, a.dev, lda, x.dev, 2, c.dev,
+                    ldc));
             got = download(&c);
             for (int j = 0; j < n; j++)
                 for (int i = 0; i < m; i++) {
@@ -459,57 +433,49 @@ static void sums_and_diagonals(void **state)
 }
 
 /* A transpose in place would read what it has written. */
-static void geam_in_place(void **state)
-{
+static void geam_in_place(void **state) {
     (void)state;
     d = 0;
     struct data c = make(9);
     float one = 1, zero = 0;
-    assert_int_equal(cublasSgeam(handle, CUBLAS_OP_T, CUBLAS_OP_N, 3, 3, &one, c.dev, 3, &zero, c.dev, 3, c.dev, 3), CUBLAS_STATUS_INVALID_VALUE);
+    assert_int_equal(cublasSgeam(handle, CUBLAS_OP_T, CUBLAS_OP_N, 3, 3, &one, c.dev, 3, &zero, c.dev, 3, c.dev, 3),
+                     CUBLAS_STATUS_INVALID_VALUE);
     OK(cublasSgeam(handle, CUBLAS_OP_N, CUBLAS_OP_N, 3, 3, &one, c.dev, 3, &one, c.dev, 3, c.dev, 3));
     double *got = download(&c);
-    for (int i = 0; i < 9; i++)
-        assert_true(got[i] == 2 * c.v[i]);
+    for (int i = 0; i < 9; i++) assert_true(got[i] == 2 * c.v[i]);
     test_free(got);
     drop(&c);
 }
 
-static void transfers(void **state)
-{
+static void transfers(void **state) {
     (void)state;
     float a[5 * 3], b[4 * 3], c[12];
-    for (int i = 0; i < 15; i++)
-        a[i] = (float)i;
+    for (int i = 0; i < 15; i++) a[i] = (float)i;
     memset(c, 0, sizeof c);
     void *dev = device_new(sizeof b);
     OK(cudaMemset(dev, 0, sizeof b));
     OK(cublasSetMatrix(3, 3, sizeof *a, a, 5, dev, 4));
     OK(cublasGetMatrix(3, 3, sizeof *a, dev, 4, c, 4));
     for (int j = 0; j < 3; j++)
-        for (int i = 0; i < 4; i++)
-            assert_float_equal(c[j * 4 + i], i < 3 ? a[j * 5 + i] : 0, 0);
+        for (int i = 0; i < 4; i++) assert_float_equal(c[j * 4 + i], i < 3 ? a[j * 5 + i] : 0, 0);
     OK(cublasSetVector(4, sizeof *a, a, 3, dev, 1));
     OK(cublasGetVector(4, sizeof *a, dev, 1, c, 2));
-    for (int i = 0; i < 4; i++)
-        assert_float_equal(c[2 * i], a[3 * i], 0);
+    for (int i = 0; i < 4; i++) assert_float_equal(c[2 * i], a[3 * i], 0);
     assert_int_equal(cublasSetVector(4, 0, a, 3, dev, 1), CUBLAS_STATUS_INVALID_VALUE);
     OK(cudaFree(dev));
 }
 
-static int create(void **state)
-{
+static int create(void **state) {
     (void)state;
     return (int)cublasCreate(&handle);
 }
 
-static int destroy(void **state)
-{
+static int destroy(void **state) {
     (void)state;
     return (int)cublasDestroy(handle);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reductions),
         cmocka_unit_test(vectors),

@@ -14,17 +14,14 @@ struct format {
 static const struct format half = {10, 15, 31, vgpu_half_to_float, vgpu_float_to_half};
 static const struct format bf16 = {7, 127, 255, vgpu_bf16_to_float, vgpu_float_to_bf16};
 
-static double meaning(const struct format *f, unsigned u)
-{
+static double meaning(const struct format *f, unsigned u) {
     int e = (int)(u >> f->bits) & f->largest;
     double m = u & ((1u << f->bits) - 1), s = u & 0x8000 ? -1 : 1;
-    if (e == f->largest)
-        return m != 0 ? NAN : s * INFINITY;
+    if (e == f->largest) return m != 0 ? NAN : s * INFINITY;
     return s * ldexp(e ? m + (1 << f->bits) : m, (e ? e : 1) - f->bias - f->bits);
 }
 
-static void check_all(const struct format *f)
-{
+static void check_all(const struct format *f) {
     for (unsigned u = 0; u < 65536; u++) {
         double want = meaning(f, u);
         float got = f->widen((uint16_t)u);
@@ -39,8 +36,7 @@ static void check_all(const struct format *f)
 }
 
 /* Between two neighbours the nearer one, and in the middle the even one. */
-static void check_rounding(const struct format *f)
-{
+static void check_rounding(const struct format *f) {
     unsigned infinity = (unsigned)f->largest << f->bits;
     for (unsigned u = 0; u < infinity; u++) {
         double low = meaning(f, u), high = u + 1 < infinity ? meaning(f, u + 1) : ldexp(1, f->largest - f->bias);
@@ -54,8 +50,7 @@ static void check_rounding(const struct format *f)
     }
 }
 
-static void halves(void **state)
-{
+static void halves(void **state) {
     (void)state;
     check_all(&half);
     check_rounding(&half);
@@ -64,16 +59,14 @@ static void halves(void **state)
     assert_int_equal(vgpu_float_to_half(1e-8f), 0); /* ACCOUNTING section 2: why loss scaling is needed */
 }
 
-static void bfloats(void **state)
-{
+static void bfloats(void **state) {
     (void)state;
     check_all(&bf16);
     check_rounding(&bf16);
     assert_true(vgpu_bf16_to_float(vgpu_float_to_bf16(1e-8f)) > 0);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(halves),
         cmocka_unit_test(bfloats),

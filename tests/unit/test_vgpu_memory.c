@@ -6,16 +6,14 @@
 static const size_t MB = 1 << 20;
 enum { CAPACITY_MB = 64 };
 
-static size_t available(void)
-{
+static size_t available(void) {
     size_t left, total;
     OK(cudaMemGetInfo(&left, &total));
     assert_int_equal(total, CAPACITY_MB * MB);
     return left;
 }
 
-static void out_of_memory_where_it_should(void **state)
-{
+static void out_of_memory_where_it_should(void **state) {
     (void)state;
     void *p[CAPACITY_MB], *untouched = (void *)0x77;
     for (int i = 0; i < CAPACITY_MB; i++) {
@@ -30,15 +28,13 @@ static void out_of_memory_where_it_should(void **state)
     OK(cudaFree(p[10]));
     assert_int_equal(cudaMalloc(&untouched, MB + 1), cudaErrorMemoryAllocation);
     OK(cudaMalloc(&p[10], MB));
-    for (int i = 0; i < CAPACITY_MB; i++)
-        OK(cudaFree(p[i]));
+    for (int i = 0; i < CAPACITY_MB; i++) OK(cudaFree(p[i]));
     OK(cudaMalloc(&p[0], CAPACITY_MB * MB)); /* nothing is left in pieces */
     OK(cudaFree(p[0]));
     (void)cudaGetLastError();
 }
 
-static void wrong_arguments(void **state)
-{
+static void wrong_arguments(void **state) {
     (void)state;
     void *p, *q = (void *)1;
     int on_stack;
@@ -56,8 +52,7 @@ static void wrong_arguments(void **state)
     (void)cudaGetLastError();
 }
 
-static void copies_are_checked(void **state)
-{
+static void copies_are_checked(void **state) {
     (void)state;
     char host[2048] = {0}, *d = device_new(1000);
     assert_int_equal(cudaMemcpy(d, host, 2048, cudaMemcpyHostToDevice), cudaErrorInvalidValue); /* over the end */
@@ -73,8 +68,7 @@ static void copies_are_checked(void **state)
     (void)cudaGetLastError();
 }
 
-static void two_dimensions(void **state)
-{
+static void two_dimensions(void **state) {
     (void)state;
     enum { W = 100, H = 7, HP = 130 };
     unsigned char from[HP * H], to[HP * H];
@@ -82,8 +76,7 @@ static void two_dimensions(void **state)
     size_t pitch;
     OK(cudaMallocPitch(&d, &pitch, W, H));
     assert_true(pitch >= W && pitch % 32 == 0);
-    for (int i = 0; i < HP * H; i++)
-        from[i] = (unsigned char)(i * 7);
+    for (int i = 0; i < HP * H; i++) from[i] = (unsigned char)(i * 7);
     memset(to, 0xaa, sizeof to);
     OK(cudaMemset2D(d, pitch, 0x11, W, H));
     OK(cudaMemcpy2D(d, pitch, from, HP, W / 2, H, cudaMemcpyHostToDevice));
@@ -94,20 +87,23 @@ static void two_dimensions(void **state)
     OK(cudaFree(d));
 }
 
-static void three_dimensions(void **state)
-{
+static void three_dimensions(void **state) {
     (void)state;
     enum { W = 20, H = 5, D = 4, HP = 32 };
     static unsigned char from[HP * H * D], to[HP * H * D];
     struct cudaPitchedPtr d;
     struct cudaExtent all = {W, H, D}, part = {W - 3, H - 1, D - 2};
-    for (size_t i = 0; i < sizeof from; i++)
-        from[i] = (unsigned char)(i * 5 + 1);
+    for (size_t i = 0; i < sizeof from; i++) from[i] = (unsigned char)(i * 5 + 1);
     OK(cudaMalloc3D(&d, all));
     OK(cudaMemset3D(d, 0xee, all));
-    struct cudaMemcpy3DParms up = {.srcPtr = {from, HP, W, H}, .srcPos = {2, 1, 0}, .dstPtr = d, .dstPos = {3, 1, 2}, .extent = part,
+    struct cudaMemcpy3DParms up = {.srcPtr = {from, HP, W, H},
+                                   .srcPos = {2, 1, 0},
+                                   .dstPtr = d,
+                                   .dstPos = {3, 1, 2},
+                                   .extent = part,
                                    .kind = cudaMemcpyHostToDevice};
-    struct cudaMemcpy3DParms down = {.srcPtr = d, .dstPtr = {to, HP, W, H}, .extent = all, .kind = cudaMemcpyDeviceToHost};
+    struct cudaMemcpy3DParms down = {
+        .srcPtr = d, .dstPtr = {to, HP, W, H}, .extent = all, .kind = cudaMemcpyDeviceToHost};
     OK(cudaMemcpy3DAsync(&up, 0)); /* pageable: packed before it returns */
     memset(from + HP, 0, 8);
     from[HP + 2] = 0;
@@ -122,8 +118,7 @@ static void three_dimensions(void **state)
     OK(cudaFree(d.ptr));
 }
 
-static void attributes(void **state)
-{
+static void attributes(void **state) {
     (void)state;
     struct cudaPointerAttributes a;
     char *d = device_new(100), *pinned, *managed, pageable[64];
@@ -157,14 +152,12 @@ static void attributes(void **state)
     (void)cudaGetLastError();
 }
 
-static void wait_for(void *flag)
-{
+static void wait_for(void *flag) {
     while (!__atomic_load_n((int *)flag, __ATOMIC_ACQUIRE))
         ;
 }
 
-static uint64_t pool_bytes(enum cudaMemPoolAttr attribute)
-{
+static uint64_t pool_bytes(enum cudaMemPoolAttr attribute) {
     cudaMemPool_t pool;
     uint64_t v;
     OK(cudaDeviceGetDefaultMemPool(&pool, 0));
@@ -173,8 +166,7 @@ static uint64_t pool_bytes(enum cudaMemPoolAttr attribute)
 }
 
 /* Memory is released when the stream gets to it, not when the program asks. */
-static void stream_ordered(void **state)
-{
+static void stream_ordered(void **state) {
     (void)state;
     cudaStream_t s;
     void *p, *q;
@@ -203,10 +195,10 @@ static void stream_ordered(void **state)
     (void)cudaGetLastError();
 }
 
-static void own_pool(void **state)
-{
+static void own_pool(void **state) {
     (void)state;
-    struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned, .location = {cudaMemLocationTypeDevice, .id = 0}};
+    struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned,
+                                     .location = {cudaMemLocationTypeDevice, .id = 0}};
     cudaMemPool_t pool;
     void *p;
     uint64_t used;
@@ -222,29 +214,25 @@ static void own_pool(void **state)
 
 enum { THREADS = 8, ROUNDS = 300 };
 
-static void *churn(void *arg)
-{
+static void *churn(void *arg) {
     uintptr_t failures = 0;
     for (int i = 0; i < ROUNDS; i++) {
         unsigned char *p, back[64], mine = (unsigned char)((uintptr_t)arg * 31 + (uintptr_t)i);
         size_t bytes = 64 + (size_t)(i * 977 % 50000);
         failures += cudaMalloc((void **)&p, bytes) != cudaSuccess || cudaMemset(p, mine, bytes) != cudaSuccess ||
                     cudaMemcpy(back, p + bytes - 64, 64, cudaMemcpyDeviceToHost) != cudaSuccess;
-        for (int k = 0; k < 64; k++)
-            failures += back[k] != mine;
+        for (int k = 0; k < 64; k++) failures += back[k] != mine;
         failures += cudaFree(p) != cudaSuccess;
     }
     return (void *)failures;
 }
 
-static void threads(void **state)
-{
+static void threads(void **state) {
     (void)state;
     pthread_t t[THREADS];
     OK(cudaDeviceSynchronize());
     size_t before = available();
-    for (uintptr_t i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_create(&t[i], NULL, churn, (void *)i), 0);
+    for (uintptr_t i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&t[i], NULL, churn, (void *)i), 0);
     for (int i = 0; i < THREADS; i++) {
         void *failures;
         pthread_join(t[i], &failures);
@@ -253,14 +241,12 @@ static void threads(void **state)
     assert_int_equal(available(), before);
 }
 
-static void *last_error_of_new_thread(void *arg)
-{
+static void *last_error_of_new_thread(void *arg) {
     (void)arg;
     return (void *)(uintptr_t)cudaGetLastError();
 }
 
-static void last_error_is_the_threads(void **state)
-{
+static void last_error_is_the_threads(void **state) {
     (void)state;
     pthread_t t;
     void *seen;
@@ -271,8 +257,7 @@ static void last_error_is_the_threads(void **state)
     assert_int_equal(cudaGetLastError(), cudaErrorInvalidValue);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(out_of_memory_where_it_should),
         cmocka_unit_test(wrong_arguments),

@@ -7,14 +7,11 @@
 #include <time.h>
 #include <unistd.h>
 
-static void wait_for(void *flag)
-{
-    while (!__atomic_load_n((int *)flag, __ATOMIC_ACQUIRE))
-        sched_yield();
+static void wait_for(void *flag) {
+    while (!__atomic_load_n((int *)flag, __ATOMIC_ACQUIRE)) sched_yield();
 }
 
-static void release(int *flag)
-{
+static void release(int *flag) {
     __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
 }
 
@@ -27,14 +24,12 @@ struct entry {
     int value;
 };
 
-static void note(void *arg)
-{
+static void note(void *arg) {
     struct entry *e = arg;
     e->log->entries[e->log->n++] = e->value;
 }
 
-static void in_order(void **state)
-{
+static void in_order(void **state) {
     (void)state;
     static struct log log;
     static struct entry e[1000];
@@ -46,13 +41,11 @@ static void in_order(void **state)
     }
     OK(cudaStreamSynchronize(s));
     assert_int_equal(log.n, 1000);
-    for (int i = 0; i < 1000; i++)
-        assert_int_equal(log.entries[i], i);
+    for (int i = 0; i < 1000; i++) assert_int_equal(log.entries[i], i);
     OK(cudaStreamDestroy(s));
 }
 
-static void host_goes_on(void **state)
-{
+static void host_goes_on(void **state) {
     (void)state;
     cudaStream_t s;
     int go = 0;
@@ -67,8 +60,7 @@ static void host_goes_on(void **state)
 }
 
 /* A blocked non-blocking stream holds up nobody; a blocked blocking one holds up the default stream, and so on. */
-static void legacy_default_stream(void **state)
-{
+static void legacy_default_stream(void **state) {
     (void)state;
     cudaStream_t blocking, other, independent;
     int go = 0;
@@ -84,7 +76,7 @@ static void legacy_default_stream(void **state)
 
     go = 0;
     OK(cudaLaunchHostFunc(blocking, wait_for, &go));
-    OK(cudaMemset(d, 2, 100)); /* the default stream waits for `blocking` */
+    OK(cudaMemset(d, 2, 100));             /* the default stream waits for `blocking` */
     OK(cudaMemsetAsync(d, 3, 100, other)); /* `other` waits for the default stream */
     assert_int_equal(cudaStreamQuery(0), cudaErrorNotReady);
     assert_int_equal(cudaStreamQuery(other), cudaErrorNotReady);
@@ -103,8 +95,7 @@ static void legacy_default_stream(void **state)
     (void)cudaGetLastError();
 }
 
-static void *own_stream(void *arg)
-{
+static void *own_stream(void *arg) {
     int *go = arg;
     uintptr_t failures = 0;
     failures += cudaLaunchHostFunc(cudaStreamPerThread, wait_for, go) != cudaSuccess;
@@ -112,8 +103,7 @@ static void *own_stream(void *arg)
     return (void *)failures;
 }
 
-static void stream_per_thread(void **state)
-{
+static void stream_per_thread(void **state) {
     (void)state;
     pthread_t t;
     int go = 0;
@@ -126,8 +116,7 @@ static void stream_per_thread(void **state)
     assert_null(failures);
 }
 
-static void event_wait(void **state)
-{
+static void event_wait(void **state) {
     (void)state;
     cudaStream_t a, b;
     cudaEvent_t e;
@@ -156,20 +145,17 @@ static void event_wait(void **state)
     (void)cudaGetLastError();
 }
 
-static void sleep_ms(void *ms)
-{
+static void sleep_ms(void *ms) {
     struct timespec t = {0, *(int *)ms * 1000000L};
     nanosleep(&t, NULL);
 }
 
-static void elapsed_time(void **state)
-{
+static void elapsed_time(void **state) {
     (void)state;
     cudaEvent_t e[3];
     int ms = 20;
     float a, b, both;
-    for (int i = 0; i < 3; i++)
-        OK(cudaEventCreate(&e[i]));
+    for (int i = 0; i < 3; i++) OK(cudaEventCreate(&e[i]));
     assert_int_equal(cudaEventElapsedTime(&a, e[0], e[1]), cudaErrorInvalidResourceHandle); /* not recorded */
     OK(cudaEventRecord(e[0], 0));
     OK(cudaLaunchHostFunc(0, sleep_ms, &ms));
@@ -183,14 +169,12 @@ static void elapsed_time(void **state)
     OK(cudaEventElapsedTime(&both, e[0], e[2]));
     assert_true(a >= 20 && b >= 20 && a < 10000);
     assert_float_equal(both, a + b, 0.01);
-    for (int i = 0; i < 3; i++)
-        OK(cudaEventDestroy(e[i]));
+    for (int i = 0; i < 3; i++) OK(cudaEventDestroy(e[i]));
     (void)cudaGetLastError();
 }
 
 /* From pageable memory the bytes are taken before the call returns; from pinned memory when the stream gets there. */
-static void pageable_and_pinned(void **state)
-{
+static void pageable_and_pinned(void **state) {
     (void)state;
     char pageable[256], *pinned, *da = device_new(256), *db = device_new(256);
     cudaStream_t s;
@@ -213,8 +197,7 @@ static void pageable_and_pinned(void **state)
     OK(cudaFree(da)), OK(cudaFree(db)), OK(cudaFreeHost(pinned)), OK(cudaStreamDestroy(s));
 }
 
-static void destroyed_stream_finishes(void **state)
-{
+static void destroyed_stream_finishes(void **state) {
     (void)state;
     cudaStream_t s;
     int go = 0;
@@ -232,16 +215,13 @@ static void destroyed_stream_finishes(void **state)
     (void)cudaGetLastError();
 }
 
-static void calls_in_host_function(void *result)
-{
+static void calls_in_host_function(void *result) {
     void *p;
     *(cudaError_t *)result = cudaStreamSynchronize(0);
-    if (*(cudaError_t *)result == cudaErrorNotPermitted)
-        *(cudaError_t *)result = cudaMemset(&p, 0, 0);
+    if (*(cudaError_t *)result == cudaErrorNotPermitted) *(cudaError_t *)result = cudaMemset(&p, 0, 0);
 }
 
-static void bad_handles(void **state)
-{
+static void bad_handles(void **state) {
     (void)state;
     unsigned flags;
     int priority;
@@ -268,15 +248,13 @@ static void bad_handles(void **state)
 static volatile sig_atomic_t signalled_elsewhere;
 static pthread_t main_thread;
 
-static void on_signal(int number)
-{
+static void on_signal(int number) {
     (void)number;
     signalled_elsewhere |= !pthread_equal(pthread_self(), main_thread);
 }
 
 /* The program's signals never land on one of our threads. */
-static void signals(void **state)
-{
+static void signals(void **state) {
     (void)state;
     struct sigaction action = {.sa_handler = on_signal}, old;
     float one = 1, zero = 0, *d = device_new(400 * 400 * 4);
@@ -304,8 +282,7 @@ static void signals(void **state)
     OK(cudaFree(d));
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_order),
         cmocka_unit_test(host_goes_on),
