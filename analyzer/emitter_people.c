@@ -47,6 +47,10 @@ static void human_ns(char *out, size_t out_len, double ns) {
 
 void emit_human(char *out, size_t out_len, enum emit_unit unit, double value, int exact) {
     char digits[41];
+    if (!isfinite(value)) {
+        snprintf(out, out_len, "unknown");
+        return;
+    }
     switch (unit) {
     case UNIT_BYTES:
         emit_human_bytes(out, out_len, (long long)value);

@@ -236,9 +236,9 @@ static void note_peak(struct report *r) {
     int some = 0;
     for (int f = 0; f < PEAK_FORMATS; f++)
         some |= r->peak[f] > 0;
-    if (!some)
-        report_note(r, "peak unknown: '%s' is not in the table of devices, so there is no MFU; give its peak with --peak-tflops.",
-                    r->device_name ? r->device_name : "no device");
+    if (!some && r->device_name)
+        report_note(r, "peak unknown: '%s' is not in the table of devices, so there is no MFU; give its peak with --peak-tflops.", r->device_name);
+    if (!r->device_name) report_note(r, "No device was recorded, so there is no peak.");
     for (int64_t i = 0; i < r->n_steps; i++)
         if (r->steps[i].hfu > highest) highest = r->steps[i].hfu;
     if (highest > 1)
