@@ -121,11 +121,26 @@ def _one(a):
         import traceback
         return name, {'error': traceback.format_exc(), 'pass': False}
     finally:
-        if os.path.exists(path) and not os.environ.get('KEEP'):
+        if os.path.exists(path):
             os.unlink(path)
 
 
-def run_matrix(programs, folder):
+def memory_folder():
+    """A folder that lives in memory if there is one: the databases are small, and nobody wants them after a crash."""
+    import tempfile
+    return tempfile.mkdtemp(dir='/dev/shm' if os.access('/dev/shm', os.W_OK) else None)
+
+
+def run_matrix(programs):
+    import shutil
+    folder = memory_folder()
+    try:
+        return _run_matrix(programs, folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _run_matrix(programs, folder):
     import multiprocessing
     with multiprocessing.Pool(2) as pool:
         return dict(pool.map(_one, [(k, v, folder) for k, v in programs.items()], chunksize=4))
@@ -136,14 +151,13 @@ def visible(options):
 
 
 if __name__ == '__main__':
-    import matrix, tempfile
+    import matrix
     pattern = sys.argv[1] if len(sys.argv) > 1 else ''
     chosen = {'known': visible, 'all': lambda o: True, 'pool': lambda o: o.get('alloc') == 'pool' and o.get('rw', 'full') == 'full',
               'blind': lambda o: o.get('alloc') != 'pool' and o.get('rw', 'full') != 'full',
               'blindpool': lambda o: o.get('alloc') == 'pool' and o.get('rw', 'full') != 'full'}[sys.argv[2] if len(sys.argv) > 2 else 'known']
     t0 = time.time()
-    with tempfile.TemporaryDirectory() as tmp:
-        res = run_matrix({k: v for k, v in matrix.programs().items() if pattern in k and chosen(v)}, os.environ.get('KEEP') or tmp)
+    res = run_matrix({k: v for k, v in matrix.programs().items() if pattern in k and chosen(v)})
     for k, v in res.items():
         if 'error' in v:
             print(k, v['error'].strip().splitlines()[-1])

@@ -285,9 +285,9 @@ def oracle_matrix(choose):
     return {k: v for k, v in matrix.programs().items() if choose(k, v)}
 
 
-def test_oracle_known_sets(tmp_path, capsys):
+def test_oracle_known_sets(capsys):
     programs = oracle_matrix(lambda k, v: oracle_adapter.visible(v))
-    res = oracle_adapter.run_matrix(programs, str(tmp_path))
+    res = oracle_adapter.run_matrix(programs)
     failed = {k for k, v in res.items() if not v['pass']}
     with capsys.disabled():
         print(f'\noracle, known sets: {len(res) - len(failed)} of {len(res)} programs pass')
@@ -297,13 +297,15 @@ def test_oracle_known_sets(tmp_path, capsys):
     assert not [k for k in failed if '/linear' in k]
 
 
-@pytest.mark.parametrize('name,choose,floor', [
-    ('directions or extents not known', lambda k, v: v.get('alloc') != 'pool' and v.get('rw', 'full') != 'full', 188),
-    ('hidden pool, sets known', lambda k, v: v.get('alloc') == 'pool' and v.get('rw', 'full') == 'full', 95)])
-def test_oracle_degraded(tmp_path, capsys, name, choose, floor):
-    res = oracle_adapter.run_matrix(oracle_matrix(choose), str(tmp_path))
+@pytest.mark.parametrize('name,choose,every,floor', [
+    ('directions or extents not known', lambda v: v.get('alloc') != 'pool' and v.get('rw', 'full') != 'full', 4, 47),
+    ('hidden pool, sets known', lambda v: v.get('alloc') == 'pool' and v.get('rw', 'full') == 'full', 4, 23)])
+def test_oracle_degraded(capsys, name, choose, every, floor):
+    """Every fourth program; `python3 tests/oracle_adapter.py '' blind` (or pool) runs all: 190 of 200, 95 of 124."""
+    programs = list(oracle_matrix(lambda k, v: choose(v)).items())[::every]
+    res = oracle_adapter.run_matrix(dict(programs))
     passed = sum(v['pass'] for v in res.values())
     with capsys.disabled():
-        print(f'\noracle, {name}: {passed} of {len(res)} programs pass')
+        print(f'\noracle, {name}: {passed} of {len(res)} programs pass (a quarter of them)')
     assert not [v['error'] for v in res.values() if 'error' in v]
     assert passed >= floor
