@@ -71,6 +71,8 @@ if LIB == 'cudart':
 if os.path.exists(args.real):  # more than the headers declare: graphics interop, old names
     vendor |= symbols(['-D', '--defined-only'], args.real)
 own = symbols(['-g'], *args.own)
+if LIB == 'cudart':  # nvcc's code calls these; no header that a C compiler reads declares them
+    vendor |= {n for n in own if n.startswith('__cuda')} | {'__cudaLaunchKernel', '__cudaLaunchKernel_ptsz'}
 engine = symbols(['-g'], *args.engine) & (set(protos) | {n for n in vendor if n.endswith('_ptds')})
 
 
