@@ -48,9 +48,7 @@ def query(path, sql):
 
 def losses(stdout):
     """The loss column of train's output, as text: compared bit for bit."""
-    rows = [l.split() for l in stdout.splitlines()]
-    return [m.group(1) for m in (re.search(r'\bloss\s+(\S+)', l) for l in stdout.splitlines()) if m] or \
-        [r[1] for r in rows if len(r) >= 2 and r[0].isdigit()]
+    return re.findall(r'^step \d+ loss (\S+) ', stdout, flags=re.M)
 
 
 def expected(D, L, B, optimizer):
@@ -163,10 +161,9 @@ def test_losses_and_output_are_the_same_with_and_without(tmp_path):
     assert bare.returncode == a.returncode == b.returncode == 0
     assert len(losses(bare.stdout)) == 8
     assert losses(bare.stdout) == losses(a.stdout) == losses(b.stdout)
-    timeless = lambda s: re.sub(r'\d+\.\d+(?= *(ms|samples))|(?<=ms )\s*\S+|\s+\S+ ms.*|\s+samples.*', '', s)
     assert b.stderr == bare.stderr
-    strip = lambda s: [l.split()[:4] for l in s.splitlines()]
-    assert strip(bare.stdout) == strip(a.stdout) == strip(b.stdout)
+    timeless = lambda s: re.sub(r' ms \S+ samples/s \S+$', '', s, flags=re.M)
+    assert timeless(bare.stdout) == timeless(a.stdout) == timeless(b.stdout)
 
 
 @pytest.mark.parametrize('what', ['close', 'wait', 'fork', 'exec', 'exit'])
@@ -340,3 +337,103 @@ def test_mfu_is_what_the_books_say(tmp_path):
         assert s['mfu'] == pytest.approx(71303168 / ((s['end_ns'] - s['start_ns']) * 1e-9 * peak), rel=1e-9)
         assert s['hfu'] == pytest.approx(s['mfu'])
     assert j['totals']['kernels'] is None and j['totals']['flops'] >= 6 * 71303168
+
+
+# ---- bad places and bad input, with a real program --------------------------------------------------------------------
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of its own, 512 KiB; needs root, as CI is."""
+    mnt = tmp_path / 'disk'
+    mnt.mkdir()
+    subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=512k', 'acct-test', mnt], check=True)
+    yield mnt
+    subprocess.run(['umount', '-l', mnt], check=True)
+
+
+@pytest.mark.parametrize('way', ['run', 'preload'])
+def test_full_disk_harms_no_program(small_disk, way):
+    args = [TRAIN, '--model', 'linear', '--steps', '300']
+    bare = run(*args, env=VGPU)
+    db = small_disk / 't.db'
+    r = acct_run(db, *args) if way == 'run' else preload(db, *args)
+    assert r.returncode == 0 and losses(r.stdout) == losses(bare.stdout)
+    said = [l for l in r.stderr.splitlines() if 't.db' in l and 'is full' in l]
+    assert len(said) == 1, r.stderr
+    if way == 'preload':
+        assert r.stderr.splitlines() == said
+    time.sleep(1)
+    assert [f for f in os.listdir(small_disk) if not f.startswith('t.db')] == []
+    with contextlib.closing(sqlite3.connect(db)) as c:
+        assert c.execute('pragma integrity_check').fetchall() == [('ok',)]
+        assert 0 < c.execute('select count(*) from op').fetchone()[0]
+        meta = dict(c.execute('select key, value from meta'))
+    assert meta['state'] == 'truncated' and 'full' in meta['reason'], meta
+    text = run(ACCT, 'report', db)
+    assert text.returncode == 0 and 'truncated' in text.stdout, text.stdout + text.stderr
+
+
+def test_read_only_folder(small_disk):
+    subprocess.run(['mount', '-o', 'remount,ro', small_disk], check=True)
+    r = acct_run(small_disk / 't.db', TRAIN, '--steps', '2')
+    assert r.returncode == 125 and r.stdout == '' and len(r.stderr.splitlines()) == 1 and str(small_disk) in r.stderr, r.stderr
+    bare = run(TRAIN, '--steps', '2', env=VGPU)
+    r = preload(small_disk / 't.db', TRAIN, '--steps', '2')
+    assert r.returncode == 0 and losses(r.stdout) == losses(bare.stdout)
+    assert len(r.stderr.splitlines()) == 1 and 't.db' in r.stderr, r.stderr
+
+
+def test_an_existing_file_is_kept(tmp_path):
+    db = tmp_path / 'mine.db'
+    db.write_text('something of the user')
+    r = acct_run(db, TRAIN, '--steps', '2')
+    assert r.returncode == 125 and '--force' in r.stderr and 'mine.db' in r.stderr and r.stdout == ''
+    r = preload(db, TRAIN, '--steps', '2')
+    assert r.returncode == 0 and 'mine.db' in r.stderr and len(r.stderr.splitlines()) == 1
+    assert db.read_text() == 'something of the user'
+    assert run(ACCT, 'run', '--vgpu', '-o', db, '--force', '--', TRAIN, '--steps', '2').returncode == 0
+    assert len(report(db)['steps']) == 2
+    for i in range(3):                                    # a default name finds a free one
+        assert run(ACCT, 'run', '--vgpu', '--', prog('spine_counter'), '7', cwd=tmp_path, stdout=subprocess.DEVNULL).returncode == 0
+    assert len([f for f in os.listdir(tmp_path) if re.fullmatch(r'acct-\d+(-\d+)?\.db', f)]) == 3
+
+
+@pytest.mark.parametrize('what', ['missing', 'no trace', 'empty', 'truncated', 'newer', 'folder'])
+@pytest.mark.parametrize('command', ['report', 'query', 'analyze'])
+def test_bad_traces(tmp_path, what, command):
+    good = tmp_path / 'good.db'
+    assert acct_run(good, TRAIN, '--steps', '2').returncode == 0
+    bad = tmp_path / 'bad.db'
+    if what == 'no trace':
+        bad.write_text('not a database at all\n' * 100)
+    elif what == 'empty':
+        bad.write_bytes(b'')
+    elif what == 'truncated':
+        bad.write_bytes(good.read_bytes()[:os.path.getsize(good) // 2 + 100])
+    elif what == 'newer':
+        bad.write_bytes(good.read_bytes())
+        with contextlib.closing(sqlite3.connect(bad)) as c:
+            c.execute("update meta set value = 99 where key = 'schema_version'")
+            c.commit()
+    elif what == 'folder':
+        bad.mkdir()
+    before = bad.read_bytes() if bad.is_file() else None
+    r = run(ACCT, command, bad, *(['select count(*) from op'] if command == 'query' else []))
+    assert r.returncode == 1, (r.returncode, r.stdout, r.stderr)
+    assert r.stdout == '' and len(r.stderr.splitlines()) == 1 and 'bad.db' in r.stderr, r.stderr
+    assert before is None or bad.read_bytes() == before
+    assert not [f for f in os.listdir(tmp_path) if f not in ('good.db', 'bad.db')]
+
+
+def test_programs_that_cannot_be_run(tmp_path):
+    static = tmp_path / 'static'
+    (tmp_path / 's.c').write_text('int main(void) { return 0; }')
+    subprocess.run(['gcc', '-static', '-o', static, tmp_path / 's.c'], check=True)
+    (tmp_path / 'plain').write_text('text')
+    for p, word in ((tmp_path / 'nowhere', 'nowhere'), (static, 'static'), (tmp_path / 'plain', 'plain'), ('no-such-program-anywhere', 'no-such-program')):
+        r = acct_run(tmp_path / 'x.db', p)
+        assert r.returncode == 125 and len(r.stderr.splitlines()) == 1 and word in r.stderr, (p, r.stderr)
+        assert not (tmp_path / 'x.db').exists()
+    r = run(ACCT, 'run', '--no-such-option', '--', TRAIN)
+    assert r.returncode == 125 or r.returncode == 2
+    assert '--no-such-option' in r.stderr
