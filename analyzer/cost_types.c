@@ -110,6 +110,10 @@ static const char *fp32_product(const struct cost_gemm *g, const struct cost_mac
 }
 
 const char *cost_gemm_dtype(const struct cost_gemm *g, const struct cost_machine *machine) {
+    if (g->a_type == ACCT_dtype_COMPLEX64) {
+        const char *real = fp32_product(g, machine);
+        return real && !strcmp(real, "tf32") ? "complex64_tf32" : real && !strcmp(real, "fp32") ? "complex64" : NULL;
+    }
     if (cost_is_complex(g->a_type)) return cost_type_name(g->a_type);
     switch (g->a_type) {
     case ACCT_dtype_FP32: return fp32_product(g, machine);
@@ -118,7 +122,7 @@ const char *cost_gemm_dtype(const struct cost_gemm *g, const struct cost_machine
         return allowed || g->compute == ACCT_compute_FP64_EMULATED_FIXEDPOINT ? "fp64_emulated" : "fp64";
     }
     case ACCT_dtype_FP16:
-        return g->compute == ACCT_compute_FP16 || g->compute == ACCT_compute_FP16_PEDANTIC ? "fp16_accumulate" : "fp16";
+        return g->compute == ACCT_compute_FP16 || g->compute == ACCT_compute_FP16_PEDANTIC ? "fp16_acc16" : "fp16";
     case ACCT_dtype_BF16: return "bf16";
     case ACCT_dtype_FP8_E4M3: case ACCT_dtype_FP8_E5M2: return "fp8";
     case ACCT_dtype_FP4_E2M1: return "fp4";

@@ -234,9 +234,10 @@ static void product_format_follows_handle_and_environment(void **state) {
     assert_string_equal(dtype(f32, ACCT_compute_FP32_FAST_TF32, 0, 0, 9), "tf32");
     assert_string_equal(dtype(f32, ACCT_compute_FP32_FAST_BF16, 0, 0, 9), "bf16");
     assert_string_equal(dtype(ACCT_dtype_BF16, c32, 0, 0, 9), "bf16");
-    assert_string_equal(dtype(ACCT_dtype_FP16, ACCT_compute_FP16, 0, 0, 9), "fp16_accumulate");
+    assert_string_equal(dtype(ACCT_dtype_FP16, ACCT_compute_FP16, 0, 0, 9), "fp16_acc16");
     assert_string_equal(dtype(ACCT_dtype_FP64, ACCT_compute_FP64, 0, 0, 9), "fp64");
     assert_string_equal(dtype(ACCT_dtype_COMPLEX64, c32, 0, 0, 9), "complex64");
+    assert_string_equal(dtype(ACCT_dtype_COMPLEX64, c32, 3, 0, 9), "complex64_tf32");
     assert_null(dtype(f32, c32, ACCT_NULL_I32, 0, 9)); /* the handle could not be asked */
 }
 
