@@ -188,15 +188,18 @@ static int touch_pages(unsigned char *p, size_t bytes) {
     return 1;
 }
 
-static int make_present(struct acct_control *c, int ring) {
-    unsigned char *area = (unsigned char *)c + ring_area_offset(c, (unsigned)ring);
-    if (madvise(area, c->ring_stride, MADV_POPULATE_WRITE) == 0) return 1;
-    return errno == EINVAL && touch_pages(area, c->ring_stride);
+int facts_make_present(void *start, size_t bytes) {
+    int saved = errno;
+    int ok = madvise(start, bytes, MADV_POPULATE_WRITE) == 0 || (errno == EINVAL && touch_pages(start, bytes));
+    errno = saved;
+    return ok;
 }
 
 int facts_claim_ring(struct acct_control *c) {
     int ring = ring_claim(c);
-    if (ring < 0 || make_present(c, ring)) return ring;
+    if (ring < 0 ||
+        facts_make_present((unsigned char *)c + ring_area_offset(c, (unsigned)ring), ACCT_RING_HEADER_BYTES))
+        return ring;
     atomic_store_explicit(&c->ring_state[ring], ACCT_RING_FREE, memory_order_release);
     return -1;
 }

@@ -13,8 +13,10 @@ int facts_current_device(void);
 /* Asks the runtime about the device, and writes what it knows. */
 void facts_tell_device(struct ring_writer *w, int ordinal);
 
-/* ring_claim, with the pages of the ring made present, so that a machine out of memory is an error here and no SIGBUS
- * later. Ring number, or -1. */
+/* Makes pages present, so that a machine out of memory is an error here and no SIGBUS later. 0: out of memory. */
+int facts_make_present(void *start, size_t bytes);
+
+/* ring_claim, with the page of the ring's header present. Ring number, or -1. */
 int facts_claim_ring(struct acct_control *c);
 
 #endif

@@ -26,6 +26,7 @@ static int take_ring(struct hook_thread *t) {
     t->ring = facts_claim_ring(life_trace.control);
     if (t->ring < 0) return 0;
     ring_attach(&t->writer, life_trace.control, (unsigned)t->ring);
+    ring_present_by(&t->writer, facts_make_present);
     return 1;
 }
 
@@ -70,17 +71,10 @@ void hook_thread_end(void *thread) {
 }
 
 /* An INFO record is no call: where there is no room it is left for later, not counted as lost. */
-static int has_room(struct ring_writer *w, size_t bytes) {
-    uint64_t slots = 2 * ((bytes + ACCT_SLOT_BYTES - 1) / ACCT_SLOT_BYTES) + 2; /* with the padding and a LOST record */
-    if (w->head + slots - w->tail <= w->slot_count) return 1;
-    w->tail = atomic_load_explicit(&w->ring->tail, memory_order_acquire);
-    return w->head + slots - w->tail <= w->slot_count;
-}
-
 static void tell_api(struct hook_call *k) {
     struct ring_writer *w = &k->thread->writer;
     struct acct_ev_api *r;
-    if (!has_room(w, sizeof *r) || !(r = ring_begin(w, ACCT_EV_API, sizeof *r, k->start_ns))) return;
+    if (!ring_has_room(w, sizeof *r) || !(r = ring_begin(w, ACCT_EV_API, sizeof *r, k->start_ns))) return;
     const struct real_api *a = &real_apis[k->api];
     r->number = k->api;
     r->name = ring_text(w, a->name, strlen(a->name));
@@ -110,7 +104,7 @@ void hook_device(struct hook_call *k) {
     k->device = ordinal;
     if (ordinal >= MAX_DEVICES || atomic_load_explicit(&device_told[ordinal], memory_order_relaxed) == k->generation)
         return;
-    if (!has_room(&k->thread->writer, sizeof(struct acct_ev_device))) return;
+    if (!ring_has_room(&k->thread->writer, sizeof(struct acct_ev_device))) return;
     /* exchange: of two threads that come at once, one tells */
     if (atomic_exchange(&device_told[ordinal], k->generation) != k->generation)
         facts_tell_device(&k->thread->writer, ordinal);

@@ -22,7 +22,7 @@ static int match_object(struct dl_phdr_info *info, size_t size, void *arg) {
     if (!base || strncmp(base, s->prefix, n) || (base[n] != '.' && base[n] != '-') ||
         strlen(info->dlpi_name) >= sizeof s->path)
         return 0;
-    strcpy(s->path, info->dlpi_name);
+    memcpy(s->path, info->dlpi_name, strlen(info->dlpi_name) + 1);
     return 1;
 }
 

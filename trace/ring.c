@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #define PAGE 4096u
+#define PRESENT_SLOTS 1024u /* a piece: 64 KB */
+#define PRESENT_BLOB 16384u
 #define SLOTS_OF(type) ((uint32_t)((sizeof(type) + ACCT_SLOT_BYTES - 1) / ACCT_SLOT_BYTES))
 
 static uint64_t page_up(uint64_t n) {
@@ -44,6 +46,11 @@ int ring_claim(struct acct_control *c) {
     return -1;
 }
 
+static void set_limit(struct ring_writer *w) {
+    uint64_t free_until = w->tail + w->slot_count;
+    w->limit = free_until < w->present ? free_until : w->present;
+}
+
 void ring_attach(struct ring_writer *w, struct acct_control *c, unsigned i) {
     unsigned char *area = (unsigned char *)c + ring_area_offset(c, i);
     memset(w, 0, sizeof *w);
@@ -58,6 +65,48 @@ void ring_attach(struct ring_writer *w, struct acct_control *c, unsigned i) {
     w->tail = atomic_load_explicit(&w->ring->tail, memory_order_acquire);
     w->blob_tail = atomic_load_explicit(&w->ring->blob_tail, memory_order_acquire);
     w->wake_at = w->head + w->slot_count / 4;
+    w->present = w->blob_present = UINT64_MAX;
+    set_limit(w);
+}
+
+/* What an earlier owner of the ring has written to is there: all up to head, and once it has been round, everything. */
+static uint64_t present_from(uint64_t head, uint64_t size, uint64_t piece) {
+    return head >= size ? UINT64_MAX : (head + piece - 1) / piece * piece;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+void ring_present_by(struct ring_writer *w, int (*make_present)(void *start, size_t bytes)) {
+    w->make_present = make_present;
+    w->present = present_from(w->head, w->slot_count, smaller(PRESENT_SLOTS, w->slot_count));
+    w->blob_present = present_from(w->blob_head, w->blob_bytes, smaller(PRESENT_BLOB, w->blob_bytes));
+    set_limit(w);
+}
+
+/* Moves *present up to `end` in an area of `size` units of `unit` bytes. 0: no memory. */
+static int extend(struct ring_writer *w, uint64_t *present, uint64_t end, unsigned char *area, uint64_t piece,
+                  uint64_t size, uint64_t unit) {
+    piece = smaller(piece, size);
+    while (*present < end) {
+        if (*present >= size) {
+            *present = UINT64_MAX;
+        } else {
+            if (!w->make_present(area + *present * unit, piece * unit)) return 0;
+            *present += piece;
+        }
+    }
+    return 1;
+}
+
+/* 1: the slots before `end` are free, and their pages are there. */
+static int room_until(struct ring_writer *w, uint64_t end) {
+    if (end - w->tail > w->slot_count) w->tail = atomic_load_explicit(&w->ring->tail, memory_order_acquire);
+    int room = end - w->tail <= w->slot_count &&
+               extend(w, &w->present, end, w->slots, PRESENT_SLOTS, w->slot_count, ACCT_SLOT_BYTES);
+    if (room) set_limit(w);
+    return room;
 }
 
 /* Where a record of `slots` goes that may not cross the end of the ring. */
@@ -97,9 +146,7 @@ static void tell_lost(struct ring_writer *w, uint64_t at, uint64_t now_ns) {
 /* Records dropped at the very end of a thread would have no later record to go before. */
 static void tell_last_lost(struct ring_writer *w) {
     uint64_t at = place(w, w->head, SLOTS_OF(struct acct_ev_lost));
-    w->tail = atomic_load_explicit(&w->ring->tail, memory_order_acquire);
-    if (at + SLOTS_OF(struct acct_ev_lost) - w->tail > w->slot_count)
-        return; /* the reader finds them in lost_records */
+    if (!room_until(w, at + SLOTS_OF(struct acct_ev_lost))) return; /* the reader finds them in lost_records */
     tell_lost(w, at, w->lost_last_ns);
     ring_commit(w);
 }
@@ -120,6 +167,7 @@ void ring_wake(struct acct_control *c) {
 void ring_check_fill(struct ring_writer *w) {
     uint32_t quarter = w->slot_count / 4;
     w->tail = atomic_load_explicit(&w->ring->tail, memory_order_acquire);
+    set_limit(w);
     if (w->head - w->tail < quarter) {
         w->wake_at = w->tail + quarter;
         return;
@@ -142,11 +190,21 @@ static void drop(struct ring_writer *w, uint64_t now_ns) {
     if (w->lost == 1) ring_wake(w->control);
 }
 
+/* Where a record of `slots` goes, after the LOST record that may have to precede it; *lost_at is that one's place. */
+static uint64_t place_both(const struct ring_writer *w, uint32_t slots, uint64_t *lost_at) {
+    *lost_at = place(w, w->head, SLOTS_OF(struct acct_ev_lost));
+    return place(w, w->lost ? *lost_at + SLOTS_OF(struct acct_ev_lost) : w->head, slots);
+}
+
+int ring_has_room(struct ring_writer *w, size_t bytes) {
+    uint32_t slots = (uint32_t)((bytes + ACCT_SLOT_BYTES - 1) / ACCT_SLOT_BYTES);
+    uint64_t lost_at, at = place_both(w, slots, &lost_at);
+    return room_until(w, at + slots);
+}
+
 void *ring_begin_slow(struct ring_writer *w, uint16_t event, uint32_t slots, uint64_t now_ns) {
-    uint64_t lost_at = place(w, w->head, SLOTS_OF(struct acct_ev_lost));
-    uint64_t at = place(w, w->lost ? lost_at + SLOTS_OF(struct acct_ev_lost) : w->head, slots);
-    if (at + slots - w->tail > w->slot_count) w->tail = atomic_load_explicit(&w->ring->tail, memory_order_acquire);
-    if (slots > ACCT_MAX_SLOTS || at + slots - w->tail > w->slot_count) {
+    uint64_t lost_at, at = place_both(w, slots, &lost_at);
+    if (slots > ACCT_MAX_SLOTS || !room_until(w, at + slots)) {
         drop(w, now_ns);
         return NULL;
     }
@@ -168,7 +226,8 @@ struct acct_text ring_text(struct ring_writer *w, const void *s, size_t bytes) {
     if (bytes > to_end) at += to_end;
     if (at + bytes - w->blob_tail > w->blob_bytes)
         w->blob_tail = atomic_load_explicit(&w->ring->blob_tail, memory_order_acquire);
-    if (bytes > w->blob_bytes || at + bytes - w->blob_tail > w->blob_bytes) {
+    if (bytes > w->blob_bytes || at + bytes - w->blob_tail > w->blob_bytes ||
+        !extend(w, &w->blob_present, at + bytes, w->blob, PRESENT_BLOB, w->blob_bytes, 1)) {
         uint64_t ever = atomic_load_explicit(&w->ring->lost_blobs, memory_order_relaxed);
         atomic_store_explicit(&w->ring->lost_blobs, ever + 1, memory_order_relaxed);
         t.flags = ACCT_TEXT_LOST;

@@ -27,9 +27,12 @@ struct ring_writer {
     uint32_t slot_count, blob_bytes;
     uint64_t head, blob_head; /* next to be written; published by ring_commit */
     uint64_t tail, blob_tail; /* the reader's, as last seen */
+    uint64_t limit;           /* head may reach this without a look at the reader's progress or at the pages */
     uint64_t wake_at;         /* head from which the fill level is looked at */
     uint64_t lost;            /* records dropped since the last LOST record */
     uint64_t lost_first_ns, lost_last_ns;
+    int (*make_present)(void *start, size_t bytes);
+    uint64_t present, blob_present; /* head, blob_head up to which the pages are there */
 };
 
 /* Lays a new memfd out: writes the first block of *c (geometry, magic, version, pid) for rings of `ring_slots` slots
@@ -46,6 +49,14 @@ int ring_claim(struct acct_control *c);
 
 /* Prepares *w to write to claimed ring `i`; *c is the start of the mapping of the whole memfd. */
 void ring_attach(struct ring_writer *w, struct acct_control *c, unsigned i);
+
+/* Makes the pages of the ring present piece by piece, each before it is first written: make_present answers 0 where
+ * memory is short, and then records are dropped (where a touch would be SIGBUS). Right after ring_attach; without it
+ * all pages are taken to be there. The header's page has to be there already. */
+void ring_present_by(struct ring_writer *w, int (*make_present)(void *start, size_t bytes));
+
+/* 1: a record of `bytes` would find room, with padding and a LOST record before it. Nothing is counted as lost. */
+int ring_has_room(struct ring_writer *w, size_t bytes);
 
 /* Gives the ring back to the collector to drain. `w` is not to be used afterwards. */
 void ring_retire(struct ring_writer *w, unsigned i);
@@ -66,7 +77,7 @@ void ring_check_fill(struct ring_writer *w);
 static inline void *ring_begin(struct ring_writer *w, uint16_t event, size_t bytes, uint64_t now_ns) {
     uint32_t slots = (uint32_t)((bytes + ACCT_SLOT_BYTES - 1) / ACCT_SLOT_BYTES);
     uint32_t at = (uint32_t)w->head & (w->slot_count - 1);
-    if (w->lost || at + slots > w->slot_count || w->head + slots - w->tail > w->slot_count)
+    if (w->lost || at + slots > w->slot_count || w->head + slots > w->limit)
         return ring_begin_slow(w, event, slots, now_ns);
     struct acct_rec *r = (struct acct_rec *)(w->slots + (size_t)at * ACCT_SLOT_BYTES);
     r->event = event;

@@ -225,6 +225,47 @@ static void test_a_quarter_full_ring_wakes_a_sleeper_only(void **state) {
     assert_true(f->c->wake > 0);
 }
 
+static unsigned char *present_base;
+static size_t present_to; /* bytes from present_base that were asked for, without a gap */
+static size_t present_most;
+static int present_in_order(void *start, size_t bytes) {
+    assert_ptr_equal(start, present_base + present_to);
+    assert_true(((uintptr_t)start & 4095) == 0 && bytes % 4096 == 0);
+    if (present_to + bytes > present_most) return 0;
+    present_to += bytes;
+    return 1;
+}
+
+/* Pages are asked for in order, each before it is written, none twice; where that fails records are dropped and
+ * counted. */
+static void test_pages_are_made_present_before_use(void **state) {
+    struct acct_control *c = map_rings(1, 4096, 4096); /* 256 KB of slots */
+    struct ring_writer w;
+    union any got;
+    uint64_t kept = 0;
+    (void)state;
+    present_base = (unsigned char *)c + c->rings_offset + ACCT_RING_HEADER_BYTES;
+    present_to = 0;
+    present_most = 128 << 10;
+    ring_attach(&w, c, (unsigned)ring_claim(c));
+    ring_present_by(&w, present_in_order);
+    for (uint64_t i = 1; i <= 3000; i++) {
+        kept += (uint64_t)put_alloc(&w, i, i);
+        assert_true(w.head * 64 <= present_to);
+    }
+    assert_int_equal(kept, (128 << 10) / 64);
+    assert_int_equal(((struct acct_ring *)(present_base - ACCT_RING_HEADER_BYTES))->lost_records, 3000 - kept);
+    present_most = 256 << 10; /* memory is there again */
+    for (uint64_t i = 1; i <= 10000; i++) {
+        assert_true(put_alloc(&w, i, i));
+        while (take(c, 0, &got)) {
+        }
+    }
+    assert_int_equal(present_to, 256 << 10);
+    assert_true(w.head > 2 * 4096);
+    munmap(c, c->total_bytes);
+}
+
 struct stress {
     struct acct_control *c;
     _Atomic uint64_t done, kept;
@@ -286,6 +327,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_a_text_too_many_is_marked_lost, setup, teardown),
         cmocka_unit_test_setup_teardown(test_rings_are_claimed_once_and_again_when_free, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_quarter_full_ring_wakes_a_sleeper_only, setup, teardown),
+        cmocka_unit_test(test_pages_are_made_present_before_use),
         cmocka_unit_test(test_writer_and_reader_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
