@@ -239,7 +239,7 @@ def test_signals_reach_the_program(tmp_path):
 
 def test_a_pipe_is_not_held_open(tmp_path):
     """The collector keeps none of our descriptors: a pipe from acct's stderr ends with acct."""
-    r = run('sh', '-c', f'{ACCT} run --vgpu -o t.db {CUDA} linger 5 2>&1 | cat', cwd=tmp_path, timeout=4.5)
+    r = run('sh', '-c', f'{ACCT} run --vgpu -o t.db {CUDA} linger 15 2>&1 | cat', cwd=tmp_path, timeout=12)
     assert r.returncode == 0 and 'still running' in r.stdout
 
 
@@ -294,9 +294,9 @@ def test_a_shell_that_starts_the_program(tmp_path):
 
 def test_a_child_that_outlives_the_program_is_not_waited_for(tmp_path):
     start = time.time()
-    r = acct_run('--vgpu', '-o', 'x.db', CUDA, 'linger', '5', cwd=tmp_path)
-    assert r.returncode == 0 and time.time() - start < 4.5 and 'still running' in r.stderr
-    end = time.time() + 20
+    r = acct_run('--vgpu', '-o', 'x.db', CUDA, 'linger', '8', cwd=tmp_path)
+    assert r.returncode == 0 and time.time() - start < 7 and 'still running' in r.stderr
+    end = time.time() + 40
     while one(tmp_path / 'x.db', "SELECT value FROM meta WHERE key = 'state'") == ('running',):
         assert time.time() < end
         time.sleep(0.1)

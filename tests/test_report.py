@@ -517,6 +517,17 @@ def test_bad_files_are_told_in_one_line(tmp_path, command):
         assert r.stdout == '' and r.stderr.count('\n') == 1 and r.stderr.startswith(f'acct {command}: ') and str(path) in r.stderr, (path, r)
 
 
+def test_a_trace_that_may_not_be_read(tmp_path):
+    path = simple(tmp_path / 'a.db').close()
+    os.chmod(path, 0)
+    for d in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        os.chmod(d, 0o755)
+    if as_nobody(ACCT, '--version').returncode:
+        pytest.skip('another user cannot reach the build folder')
+    r = as_nobody(ACCT, 'report', path)
+    assert r.returncode == 1 and r.stdout == '' and r.stderr.count('\n') == 1 and 'ermission' in r.stderr, r
+
+
 def test_out_that_cannot_be_written(tmp_path):
     good = simple(tmp_path / 'a.db').close()
     for out in (tmp_path, tmp_path / 'no' / 'x', '/proc/x'):
