@@ -343,17 +343,17 @@ def test_mfu_is_what_the_books_say(tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of its own, 512 KiB; needs root, as CI is."""
+    """A file system of its own, 1 MiB; needs root, as CI is."""
     mnt = tmp_path / 'disk'
     mnt.mkdir()
-    subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=512k', 'acct-test', mnt], check=True)
+    subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=1m', 'acct-test', mnt], check=True)
     yield mnt
     subprocess.run(['umount', '-l', mnt], check=True)
 
 
 @pytest.mark.parametrize('way', ['run', 'preload'])
 def test_full_disk_harms_no_program(small_disk, way):
-    args = [TRAIN, '--model', 'linear', '--steps', '300']
+    args = [TRAIN, '--model', 'linear', '--steps', '600']
     bare = run(*args, env=VGPU)
     db = small_disk / 't.db'
     r = acct_run(db, *args) if way == 'run' else preload(db, *args)
