@@ -2,7 +2,7 @@
 
 The programs run on a stand-in that answers every function of the CUDA headers (support/fake_cuda.c and a `return 0` for the
 rest), so that calls are covered which nothing here can compute. Expected values are the numbers in the programs' sources."""
-import glob, json, os, re, signal, sqlite3, subprocess, sys, time
+import glob, json, os, re, resource, signal, sqlite3, subprocess, sys, time
 import pytest
 from conftest import BUILD, TOP, run
 
@@ -295,6 +295,30 @@ def test_a_failed_blas_call_is_not_looked_into(traced):
     assert (g['m'], g['batch'], g['a'], g['pointer_array']) == (N, N, A, 1)
 
 
+def test_functions_that_the_headers_give_to_cplusplus_only(fake, tmp_path):
+    """cublasHgemm: half scalars; cublasHSSgemvStridedBatched: half in, float out and float scalars. Called by ctypes."""
+    code = f"""
+import ctypes as c
+runtime, blas = c.CDLL({fake!r} + '/libcudart.so.13', c.RTLD_GLOBAL), c.CDLL({fake!r} + '/libcublas.so.13', c.RTLD_GLOBAL)
+here, h = c.CDLL(None), c.c_void_p()
+blas.cublasCreate_v2(c.byref(h))
+one, zero, half = c.c_ushort(0x3c00), c.c_ushort(0), c.c_float(0.5)
+p = c.c_void_p
+here.cublasHgemm(h, 0, 1, 2, 3, 4, c.byref(one), p(0x1000), 5, p(0x2000), 6, c.byref(zero), p(0x3000), 7)
+here.cublasHSSgemvStridedBatched(h, 1, 8, 9, c.byref(half), p(0x1000), 10, c.c_longlong(11), p(0x2000), 1, c.c_longlong(12), c.byref(half),
+                                 p(0x3000), 1, c.c_longlong(13), 14)
+"""
+    r = run('/usr/bin/python3', '-c', code, env={'LD_PRELOAD': LIB, 'ACCT_OUTPUT': str(tmp_path / 't.db')})
+    assert (r.returncode, r.stderr) == (0, '')
+    t = Trace(tmp_path / 't.db')
+    [g] = t.rows('select * from gemm')
+    assert (g['trans_a'], g['trans_b'], g['m'], g['ldc'], g['a_type'], g['c_type'], g['compute'], g['alpha'], g['beta']) == \
+        ('N', 'T', 2, 7, 'fp16', 'fp16', 'fp16', 'one', 'zero')
+    [b] = t.rows('select * from blas')
+    assert (b['routine'], b['type'], b['m'], b['n'], b['batch'], b['trans_a'], b['alpha'], b['beta'], b['stride_a'], b['stride_b'], b['stride_c']) == \
+        ('gemv', 'fp32', 8, 9, 14, 'T', 'value', 'value', 11, 12, 13)
+
+
 # ---- threads and loss -------------------------------------------------------------------------------------------------------
 def test_eight_threads_lose_nothing_and_keep_their_order(traced):
     """Case 72."""
@@ -333,6 +357,49 @@ def test_many_short_threads_share_rings(traced):
     assert t.one('select count(*) from op') + lost == 6000 and lost == 0
     assert t.one('select count(*) from thread') == 1000  # the main thread calls nothing
     assert t.one("select count(*) from (select thread from op group by thread having count(*) = 6 and min(coalesce(bytes, 0)) >= 0)") == 1000
+
+
+def limited(which, soft):
+    """For preexec_fn: a soft limit, as ulimit -S sets it."""
+    return lambda: resource.setrlimit(which, (soft, resource.getrlimit(which)[1]))
+
+
+def test_threads_without_a_ring_are_counted(traced):
+    """A file size limit of 256 KB leaves room for 3 rings of 72 KB; 8 threads call at once."""
+    r, out = traced('spine_threads', '8', '2000', env={'ACCT_RING_SLOTS': '1024', 'ACCT_BLOB_BYTES': '4K', 'ACCT_EXIT_TIMEOUT': '60000'},
+                    preexec_fn=limited(resource.RLIMIT_FSIZE, 256 << 10))
+    assert r.returncode == 0 and r.stderr == ''
+    t = Trace(out)
+    assert t.one("select coalesce(sum(records), 0) from lost where reason = 'no ring'") > 0
+    assert t.one('select count(*) from op') + t.lost() == 2 * 8 * 2000
+
+
+@pytest.mark.parametrize('which,soft', [(resource.RLIMIT_AS, 256 << 20), (resource.RLIMIT_NOFILE, 12), (resource.RLIMIT_CORE, 0)])
+def test_under_limits(traced, which, soft):
+    r, out = traced('preload_life', 'pairs', '100', preexec_fn=limited(which, soft))
+    assert (r.returncode, r.stderr) == (0, '')
+    t = Trace(out)
+    assert t.one('select count(*) from op') == 200 and t.lost() == 0
+
+
+def test_no_room_at_all_is_said(traced):
+    r, out = traced('preload_life', 'pairs', '100', preexec_fn=limited(resource.RLIMIT_FSIZE, 64 << 10))
+    assert r.returncode == 0 and re.fullmatch(r'acct: no trace: [^\n]*ulimit[^\n]*\n', r.stderr) and not out.exists()
+
+
+def test_a_large_environment_and_command_line(traced):
+    many = {f'ACCT_VGPU_TEST_{i}': 'x' * 100 for i in range(500)}
+    r, out = traced('preload_life', 'pairs', '1', *(['y' * 1000] * 100), env={'CUDA_MODULE_LOADING': 'LAZY', **many})
+    assert (r.returncode, r.stderr) == (0, '')
+    t = Trace(out)
+    assert len(json.loads(t.one('select argv from process'))) == 103
+    env = json.loads(t.one('select environment from process'))
+    assert env['CUDA_MODULE_LOADING'] == 'LAZY' and sum(k.startswith('ACCT_VGPU_TEST') for k in env) == 500 and 'PATH' not in env
+    r, out = traced('preload_life', 'pairs', '1', 'y' * 5000, env={'ACCT_BLOB_BYTES': '4K'}, trace='small.db')
+    assert r.returncode == 0
+    t = Trace(out)
+    assert t.one('select argv from process') is None and t.one('select count(*) from op') == 2
+    assert t.one('select sum(texts) from lost') == 1  # counted, not cut short
 
 
 def test_calls_at_exit_are_recorded(traced):
