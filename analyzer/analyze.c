@@ -8,8 +8,8 @@
 #define SQL_NUMBER(x) SQL_TEXT(x)
 #define SQL_TEXT(x) #x
 
-/* Rows of op_buffer that the recorded tables tell are made anew; the sets of launches, and operands that no event's field
- * tells (a bias), stay. */
+/* Rows of op_buffer that the recorded tables tell are made anew; the sets of launches, and operands that no event's
+ * field tells (a bias), stay. */
 static const char clear_tables[] =
     "DELETE FROM op_buffer WHERE slot NOT IN ('bias') AND op NOT IN (SELECT id FROM op WHERE kind = 'launch');"
     "DELETE FROM step; DELETE FROM phase; DELETE FROM alloc_class; DELETE FROM op_cost;";
@@ -38,8 +38,9 @@ static int analyze(struct pool *pool, sqlite3 *db, char *err, size_t err_len) {
     if (at_load(&t, db, err, err_len) || at_ranges(&t, err, err_len)) return -1;
     apply_rules(&t);
     if (at_write(&t, db, err, err_len)) return -1;
-    return sql_run(db, "INSERT OR REPLACE INTO meta(key, value) VALUES('analysis_version', " SQL_NUMBER(ANALYSIS_VERSION) ")",
-                   err, err_len);
+    return sql_run(
+        db, "INSERT OR REPLACE INTO meta(key, value) VALUES('analysis_version', " SQL_NUMBER(ANALYSIS_VERSION) ")", err,
+        err_len);
 }
 
 int analyze_trace(sqlite3 *db, char *err, size_t err_len) {

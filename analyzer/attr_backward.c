@@ -1,4 +1,5 @@
-/* P2: where backward begins, found by following the operand that was written last back from the first gradient write. */
+/* P2: where backward begins, found by following the operand that was written last back from the first gradient write.
+ */
 #include "analyzer/attr_model.h"
 
 #define FOLLOW_OPS 200
@@ -33,8 +34,10 @@ static int32_t step_back(const struct at_trace *t, int32_t e, int32_t lo) {
         if (a->mode == AT_W || r->any_weight || (at_is_carried(t, a->range, e) && !r->maybe_carried)) continue;
         if (t->value[a->value].grad || at_grad_like(t, a->value)) continue;
         if (a->writer < 0 || !at_is_work(&t->event[a->writer]) || a->writer <= best) continue;
-        if (a->writer >= lo && is_repeated(t, a->writer, lo)) repeated = a->writer;
-        else best = a->writer;
+        if (a->writer >= lo && is_repeated(t, a->writer, lo))
+            repeated = a->writer;
+        else
+            best = a->writer;
     }
     return best >= 0 ? best : repeated;
 }
@@ -66,7 +69,8 @@ void at_backward_start(struct at_trace *t, int32_t first_grad_op, int32_t lo, in
             return;
         }
         int32_t w = t->weight_read[back];
-        int updated = w >= 0 && (updated_by >= 0 ? at_map_has(&t->cluster_weight, at_pair(updated_by, w)) : t->range[w].weight);
+        int updated =
+            w >= 0 && (updated_by >= 0 ? at_map_has(&t->cluster_weight, at_pair(updated_by, w)) : t->range[w].weight);
         if (t->event[back].kind == AT_GEMM && w >= 0 && (t->weight_forward[back] || updated)) {
             if (turn < 0 && t->blind) turn = forced_turn(t, first_grad_op, back);
             out->first = turn >= 0 ? turn + 1 : first_grad_op;

@@ -1,16 +1,17 @@
-/* U1: ranges that are carried from step to step, modified in place and never overwritten. U1a: which of them are weights.
- * U6: copies of weights that products read in their place. */
+/* U1: ranges that are carried from step to step, modified in place and never overwritten. U1a: which of them are
+ * weights. U6: copies of weights that products read in their place. */
 #include "analyzer/attr_model.h"
 
-/* ---- U1 ------------------------------------------------------------------------------------------------------------------ */
+/* ---- U1
+ * ------------------------------------------------------------------------------------------------------------------ */
 struct history {
     int32_t modified, overwritten, copied_over, from_host; /* counts; the latter three since the first modification */
-    int32_t runs;                   /* in which it is modified */
+    int32_t runs;                                          /* in which it is modified */
     int32_t first_modified, last_overwritten;
-    int32_t modified_since;         /* the last overwriting */
+    int32_t modified_since; /* the last overwriting */
     int32_t last_run;
-    int gemm_last;                  /* products write it, last */
-    int unsure;                     /* modified by accesses of unknown direction */
+    int gemm_last; /* products write it, last */
+    int unsure;    /* modified by accesses of unknown direction */
 };
 
 static void note_modified(const struct at_trace *t, struct history *h, const struct at_access *a) {
@@ -39,8 +40,10 @@ static void note_written(const struct at_trace *t, struct history *h, const stru
 static struct history history_of(const struct at_trace *t, const struct at_range *r) {
     struct history h = {.first_modified = -1, .last_run = -1};
     AT_EACH_TOUCH(t, r, a) {
-        if (t->event[a->event].kind == AT_KERNEL && at_modifies(a->mode) && a->event > t->first_gemm) note_modified(t, &h, a);
-        else if (a->mode == AT_W || a->mode == AT_RW) note_written(t, &h, a);
+        if (t->event[a->event].kind == AT_KERNEL && at_modifies(a->mode) && a->event > t->first_gemm)
+            note_modified(t, &h, a);
+        else if (a->mode == AT_W || a->mode == AT_RW)
+            note_written(t, &h, a);
     }
     return h;
 }
@@ -52,7 +55,7 @@ static int is_carried(const struct at_trace *t, const struct at_range *r, const 
     int32_t begin = h->first_modified > t->first_gemm ? h->first_modified : t->first_gemm;
     double training = t->events - t->first_gemm;
     if (t->gemm[t->gemms - 1] > last_touch && last_touch - begin < 0.25 * training)
-        return 0; /* modified in a short time only, then left alone: nothing that lives on */
+        return 0;               /* modified in a short time only, then left alone: nothing that lives on */
     if (h->gemm_last) return 0; /* not what an optimizer keeps */
     if (h->overwritten && !(h->modified_since > 1 && t->events - h->last_overwritten >= 0.6 * training)) return 0;
     return 1;
@@ -96,12 +99,13 @@ void at_carried(struct at_trace *t) {
         r->carried_from = h.last_overwritten;
         r->maybe_carried = (uint8_t)h.unsure;
         AT_EACH_TOUCH(t, r, a)
-            if (t->event[a->event].kind == AT_KERNEL && at_modifies(a->mode) && a->event > t->first_gemm)
-                at_map_put(&t->modified, t->pool, at_pair(t->run[a->event], i), NULL);
+        if (t->event[a->event].kind == AT_KERNEL && at_modifies(a->mode) && a->event > t->first_gemm)
+            at_map_put(&t->modified, t->pool, at_pair(t->run[a->event], i), NULL);
     }
 }
 
-/* ---- U6 ------------------------------------------------------------------------------------------------------------------ */
+/* ---- U6
+ * ------------------------------------------------------------------------------------------------------------------ */
 struct copy_found {
     int32_t event, source, value; /* value: the copy */
 };
@@ -113,16 +117,18 @@ struct copy_search {
 };
 
 /* A value that products read, and that neither they nor a kernel changes. */
-static int is_weight_value(const struct at_value *v) { return v->gemm_operand && !v->gemm_result && !v->kernel_modifies; }
+static int is_weight_value(const struct at_value *v) {
+    return v->gemm_operand && !v->gemm_result && !v->kernel_modifies;
+}
 
-/* A carried range, or a constant that was there before the first product: in a trace of one step everything that is written
- * once looks constant, activations too. */
+/* A carried range, or a constant that was there before the first product: in a trace of one step everything that is
+ * written once looks constant, activations too. */
 static int may_be_weight(struct at_trace *t, int32_t range, int32_t event) {
     const struct at_range *r = &t->range[range];
     if (at_is_carried(t, range, event)) return 1;
     if (r->gemm_writes || !at_constant(t, range)) return 0;
     AT_EACH_TOUCH(t, r, a)
-        if (at_writes(a->mode) && a->event > t->first_gemm) return 0;
+    if (at_writes(a->mode) && a->event > t->first_gemm) return 0;
     return 1;
 }
 
@@ -132,9 +138,12 @@ static int copies_weights(struct at_trace *t, int32_t e) {
     int sources = 0, results = 0;
     if (ev->kind != AT_KERNEL || ev->buffers > 4) return 0;
     AT_EACH_ACCESS(t, e, a) {
-        if (a->mode == AT_R) sources++;
-        else if (a->mode == AT_W) results++;
-        else return 0;
+        if (a->mode == AT_R)
+            sources++;
+        else if (a->mode == AT_W)
+            results++;
+        else
+            return 0;
     }
     if (!sources || !results) return 0;
     AT_EACH_ACCESS(t, e, a) {

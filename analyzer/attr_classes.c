@@ -1,4 +1,5 @@
-/* C1–C3 for ranges, C0: one class for a range or one per value; C4–C8 are in attr_value_class.c, C9 in attr_neighbours.c. */
+/* C1–C3 for ranges, C0: one class for a range or one per value; C4–C8 are in attr_value_class.c, C9 in
+ * attr_neighbours.c. */
 #include "analyzer/attr_model.h"
 
 #define BIT(x) (1u << (x))
@@ -6,8 +7,8 @@
 
 /* What C1 and C2 decide about a range. */
 struct range_rule {
-    int8_t rule;            /* -1: its values decide */
-    int32_t since;          /* pools: from this event on */
+    int8_t rule;   /* -1: its values decide */
+    int32_t since; /* pools: from this event on */
 };
 
 /* Classes of the ranges that one argument of one kernel names: param, optimizer, other. */
@@ -26,14 +27,15 @@ struct classes {
     int32_t verdicts, verdict_room;
 };
 
-/* ---- C1 ------------------------------------------------------------------------------------------------------------------ */
+/* ---- C1
+ * ------------------------------------------------------------------------------------------------------------------ */
 struct use_of_range {
     int by_cluster, outside, read; /* written by clusters; written outside; read in forward, backward or recompute */
 };
 
 static const struct at_access *first_update(const struct at_trace *t, const struct at_range *r) {
     AT_EACH_TOUCH(t, r, a)
-        if (at_writes(a->mode) && t->in_cluster[a->event] && t->event[a->event].kind == AT_KERNEL) return a;
+    if (at_writes(a->mode) && t->in_cluster[a->event] && t->event[a->event].kind == AT_KERNEL) return a;
     return NULL;
 }
 
@@ -61,7 +63,8 @@ static struct use_of_range use_since(const struct at_trace *t, const struct at_r
     return u;
 }
 
-/* Written outside clusters only before the first cluster's use: state that is created lazily, then cleared or copied. */
+/* Written outside clusters only before the first cluster's use: state that is created lazily, then cleared or copied.
+ */
 static int only_lazily_made(const struct at_trace *t, const struct at_range *r) {
     int used = 0;
     AT_EACH_TOUCH(t, r, a) {
@@ -94,8 +97,11 @@ static void persistent_range(struct classes *c, int32_t i) {
         decide(c, i, AT_RULE_STATISTICS, at_is_pool(t, i) ? r->carried_from : 0);
 }
 
-/* ---- what the parameters found tell about others -------------------------------------------------------------------------- */
-static int class_index(int cls) { return cls == AT_PARAM ? 0 : cls == AT_OPT_STATE ? 1 : 2; }
+/* ---- what the parameters found tell about others
+ * -------------------------------------------------------------------------- */
+static int class_index(int cls) {
+    return cls == AT_PARAM ? 0 : cls == AT_OPT_STATE ? 1 : 2;
+}
 
 static void vote(struct classes *c, const struct at_access *a, int cls) {
     struct at_trace *t = c->t;
@@ -132,7 +138,9 @@ static void learn_from(struct classes *c, int32_t i) {
     }
 }
 
-/* ---- C2 -------------------------------------------------------------------------------------------------------------------- */
+/* ---- C2
+ * --------------------------------------------------------------------------------------------------------------------
+ */
 struct use_of_constant {
     int in_phase, from_host, by_loss, as_param, made_as_param;
 };
@@ -143,7 +151,8 @@ static struct use_of_constant use_of(const struct classes *c, const struct at_ra
     AT_EACH_TOUCH(t, r, a) {
         const struct at_event *e = &t->event[a->event];
         u.in_phase |= e->phase != AT_OTHER && e->phase != AT_OPTIMIZER;
-        u.by_loss |= t->turn[a->event] || at_is_grad_op(t, a->event) || (e->kind == AT_GEMM && t->writes_grad[a->event]);
+        u.by_loss |=
+            t->turn[a->event] || at_is_grad_op(t, a->event) || (e->kind == AT_GEMM && t->writes_grad[a->event]);
         if (e->kind == AT_KERNEL) {
             const int64_t *at = at_map_get(&c->argument, at_pair(e->name, at_slot_of(t, a)));
             u.as_param |= at && votes_param(&c->votes[*at - 1]);
@@ -161,14 +170,17 @@ static void constant_range(struct classes *c, int32_t i) {
     if (!r->touches || !r->alive || !at_constant(t, i) || (t->step_ends && !at_lasting(t, i))) return;
     struct use_of_constant u = use_of(c, r);
     if (!u.in_phase) return;
-    decide(c, i, u.from_host && u.by_loss          ? AT_RULE_HOST_CONSTANT
-                 : u.as_param                      ? AT_RULE_LIKE_PARAM
-                 : u.made_as_param                 ? AT_RULE_INIT_PARAM
-                 : u.from_host && !t->step_ends    ? AT_RULE_LOADED_PARAM
-                                                   : AT_RULE_CONSTANT, 0);
+    decide(c, i,
+           u.from_host && u.by_loss       ? AT_RULE_HOST_CONSTANT
+           : u.as_param                   ? AT_RULE_LIKE_PARAM
+           : u.made_as_param              ? AT_RULE_INIT_PARAM
+           : u.from_host && !t->step_ends ? AT_RULE_LOADED_PARAM
+                                          : AT_RULE_CONSTANT,
+           0);
 }
 
-/* ---- C0: verdicts ------------------------------------------------------------------------------------------------------------ */
+/* ---- C0: verdicts
+ * ------------------------------------------------------------------------------------------------------------ */
 static void say(struct classes *c, struct at_verdict v) {
     struct at_trace *t = c->t;
     POOL_ROOM(t->pool, t->verdict, c->verdicts, c->verdict_room);
@@ -195,7 +207,7 @@ static void say_per_value(struct classes *c, const struct at_range *r, const str
 
 /* One class for the range: the first of a fixed order that any of its values has. */
 static void say_once(struct classes *c, const struct at_range *r) {
-    static const int8_t order[AT_CLASSES] = {[AT_INPUT] = 1, [AT_ACTIVATION] = 2, [AT_ACTIVATION_GRAD] = 3,
+    static const int8_t order[AT_CLASSES] = {[AT_INPUT] = 1,     [AT_ACTIVATION] = 2,  [AT_ACTIVATION_GRAD] = 3,
                                              [AT_TEMPORARY] = 4, [AT_OTHER_CLASS] = 5, [AT_UNKNOWN] = 6};
     struct at_verdict best = at_value_class(c->t, r->value0);
     for (int32_t v = r->value0 + 1; v < r->value0 + r->values; v++) {
@@ -209,13 +221,20 @@ static void say_range(struct classes *c, int32_t i) {
     const struct at_trace *t = c->t;
     const struct at_range *r = &t->range[i];
     const struct at_block *b = &t->block[r->block];
-    if (b->home == AT_HOST) say_rule(c, AT_RULE_HOST, 0);
-    else if (b->home == AT_OPAQUE) say_rule(c, AT_RULE_OPAQUE, 0);
-    else if (c->of[i].rule >= 0 && !c->of[i].since) say_rule(c, c->of[i].rule, 0);
-    else if (b->of_library || r->workspace) say_rule(c, AT_RULE_WORKSPACE, 0);
-    else if (!r->touches) say_rule(c, AT_RULE_UNTOUCHED, 0);
-    else if (b->pool) say_per_value(c, r, &c->of[i]);
-    else say_once(c, r);
+    if (b->home == AT_HOST)
+        say_rule(c, AT_RULE_HOST, 0);
+    else if (b->home == AT_OPAQUE)
+        say_rule(c, AT_RULE_OPAQUE, 0);
+    else if (c->of[i].rule >= 0 && !c->of[i].since)
+        say_rule(c, c->of[i].rule, 0);
+    else if (b->of_library || r->workspace)
+        say_rule(c, AT_RULE_WORKSPACE, 0);
+    else if (!r->touches)
+        say_rule(c, AT_RULE_UNTOUCHED, 0);
+    else if (b->pool)
+        say_per_value(c, r, &c->of[i]);
+    else
+        say_once(c, r);
 }
 
 void at_classes(struct at_trace *t) {

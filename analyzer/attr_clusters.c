@@ -9,7 +9,7 @@ static int32_t run_events(const struct at_trace *t, int32_t run, int32_t *from) 
 
 static int writes_updated(const struct at_trace *t, int32_t run, int32_t e) {
     AT_EACH_ACCESS(t, e, a)
-        if (at_writes(a->mode) && at_map_has(&t->updated, at_pair(run, a->range))) return 1;
+    if (at_writes(a->mode) && at_map_has(&t->updated, at_pair(run, a->range))) return 1;
     return 0;
 }
 
@@ -37,7 +37,7 @@ static int has_source(const struct at_trace *t, int32_t run, int32_t e, int64_t 
 /* A copy of the state into parameters: reads nothing else. */
 static int copies_state(const struct at_trace *t, int32_t run, int32_t e) {
     AT_EACH_ACCESS(t, e, a)
-        if (a->mode == AT_R && !at_is_carried(t, a->range, e)) return 0;
+    if (a->mode == AT_R && !at_is_carried(t, a->range, e)) return 0;
     int32_t last = -1;
     AT_EACH_ACCESS(t, e, a) {
         if (a->mode != AT_W || !t->range[a->range].alive) continue;
@@ -52,12 +52,14 @@ static int copies_state(const struct at_trace *t, int32_t run, int32_t e) {
 static int feeds_products(const struct at_trace *t, int32_t e) {
     AT_EACH_ACCESS(t, e, a) {
         const struct at_range *r = &t->range[a->range];
-        if ((a->mode == AT_W || a->mode == AT_RW) && r->gemm_reads && !r->weight && !at_is_carried(t, a->range, e)) return 1;
+        if ((a->mode == AT_W || a->mode == AT_RW) && r->gemm_reads && !r->weight && !at_is_carried(t, a->range, e))
+            return 1;
     }
     return 0;
 }
 
-/* ---- blind: backward kernels may seem to modify carried ranges, so look around the ops that write weights --------------- */
+/* ---- blind: backward kernels may seem to modify carried ranges, so look around the ops that write weights
+ * --------------- */
 struct around {
     struct at_map names, ranges; /* functions and ranges of the update */
     int32_t first, last;         /* kernels that write weights */
@@ -76,7 +78,7 @@ static void note_weight_ops(struct at_trace *t, int32_t run, int32_t from, int32
 
 static int touches_state_of(const struct at_trace *t, const struct around *w, int32_t e) {
     AT_EACH_ACCESS(t, e, a)
-        if (at_map_has(&w->ranges, (uint32_t)a->range) && at_is_carried(t, a->range, e)) return 1;
+    if (at_map_has(&w->ranges, (uint32_t)a->range) && at_is_carried(t, a->range, e)) return 1;
     return 0;
 }
 
@@ -124,7 +126,8 @@ static void blind_cluster(struct at_trace *t, int32_t run, int32_t from, int32_t
     c->last = blind_end(t, &v, to);
 }
 
-/* ---- all ------------------------------------------------------------------------------------------------------------------ */
+/* ---- all
+ * ------------------------------------------------------------------------------------------------------------------ */
 static int find_cluster(struct at_trace *t, int32_t run, struct at_cluster *c) {
     int32_t from, to = run_events(t, run, &from), first_weight = -1, last_weight = -1;
     *c = (struct at_cluster){.first = -1, .last = -1, .run = run, .merged = -1};
@@ -154,10 +157,9 @@ void at_clusters(struct at_trace *t) {
     t->in_cluster = POOL_NEW(t->pool, uint8_t, t->events);
     for (int32_t i = 0; i < t->clusters; i++)
         for (int32_t e = t->cluster[i].first; e <= t->cluster[i].last; e++) t->in_cluster[e] = 1;
-    for (int32_t r = 0; r < t->ranges; r++)
-        AT_EACH_TOUCH(t, &t->range[r], a)
-            if (at_writes(a->mode) && t->in_cluster[a->event]) {
-                t->range[r].cluster_writes = 1;
-                break;
-            }
+    for (int32_t r = 0; r < t->ranges; r++) AT_EACH_TOUCH(t, &t->range[r], a)
+    if (at_writes(a->mode) && t->in_cluster[a->event]) {
+        t->range[r].cluster_writes = 1;
+        break;
+    }
 }

@@ -4,9 +4,12 @@
 /* Rules hold for (function, argument): a map from that pair to bits. */
 enum { FRESH = 1, CLEARED = 2 };
 
-static uint64_t argument(const struct at_event *e, int slot) { return at_pair(e->name, slot); }
+static uint64_t argument(const struct at_event *e, int slot) {
+    return at_pair(e->name, slot);
+}
 
-/* ---- E1: a pointer reaches over the ranges after it that only products read and nobody writes ------------------------- */
+/* ---- E1: a pointer reaches over the ranges after it that only products read and nobody writes
+ * ------------------------- */
 static uint8_t *ranges_with_evidence(const struct at_trace *t) { /* 1 touched; 2 by more than a product's operand */
     uint8_t *seen = POOL_NEW(t->pool, uint8_t, t->ranges);
     for (int32_t i = 0; i < t->accesses; i++) {
@@ -75,7 +78,8 @@ static void extend(struct at_trace *t) {
     pool_give(t->pool, follow);
 }
 
-/* ---- M: directions ------------------------------------------------------------------------------------------------------ */
+/* ---- M: directions
+ * ------------------------------------------------------------------------------------------------------ */
 struct inference {
     struct at_map argument; /* (function, argument): FRESH, CLEARED */
     struct at_map pointers; /* function: number of its pointers; -1 it varies */
@@ -85,8 +89,10 @@ struct inference {
 static void count_pointers(struct at_trace *t, struct inference *f, const struct at_event *e) {
     int fresh;
     int64_t *n = at_map_put(&f->pointers, t->pool, (uint32_t)e->name, &fresh);
-    if (fresh) *n = e->buffers;
-    else if (*n != e->buffers) *n = -1;
+    if (fresh)
+        *n = e->buffers;
+    else if (*n != e->buffers)
+        *n = -1;
 }
 
 /* M1, M2: arguments that name memory which nobody has written yet, or which was just cleared. */
@@ -104,7 +110,7 @@ static void observe(struct at_trace *t, struct inference *f) {
             }
         }
         AT_EACH_ACCESS(t, e, a)
-            if (at_writes(a->mode)) state[a->range] = ev->kind == AT_MEMSET ? 3 : 1;
+        if (at_writes(a->mode)) state[a->range] = ev->kind == AT_MEMSET ? 3 : 1;
     }
     pool_give(t->pool, state);
 }

@@ -1,7 +1,9 @@
 /* P4: forward is what backward needs. P5: the rest is evaluation. P6: the optimizer. */
 #include "analyzer/attr_model.h"
 
-static int in_span(const struct at_span *s, int32_t e) { return e >= s->first && e <= s->last; }
+static int in_span(const struct at_span *s, int32_t e) {
+    return e >= s->first && e <= s->last;
+}
 
 /* Ranges through which need does not pass: weights, state, constants, and parameters that the optimizer overwrites. */
 static int is_source(struct at_trace *t, int32_t range, int32_t e) {
@@ -11,7 +13,7 @@ static int is_source(struct at_trace *t, int32_t range, int32_t e) {
 
 static void need_operands(struct at_trace *t, int32_t interval, int32_t e) {
     AT_EACH_ACCESS(t, e, a)
-        if (at_reads(a->mode) && !is_source(t, a->range, e)) t->value[a->value].needed_in = interval;
+    if (at_reads(a->mode) && !is_source(t, a->range, e)) t->value[a->value].needed_in = interval;
 }
 
 static int makes_needed(const struct at_trace *t, int32_t interval, int32_t e) {
@@ -22,7 +24,8 @@ static int makes_needed(const struct at_trace *t, int32_t interval, int32_t e) {
     return 0;
 }
 
-/* Backwards through the interval: begin[j] becomes the first op before span j (and after span j - 1) that backward needs. */
+/* Backwards through the interval: begin[j] becomes the first op before span j (and after span j - 1) that backward
+ * needs. */
 static void sweep_need(struct at_trace *t, int32_t interval, int32_t *begin) {
     const struct at_interval *iv = &t->interval[interval];
     const struct at_span *span = t->span + iv->span0;
@@ -35,7 +38,8 @@ static void sweep_need(struct at_trace *t, int32_t interval, int32_t *begin) {
             continue;
         }
         int kind = t->event[e].kind;
-        if (t->in_cluster[e] || (!at_is_work(&t->event[e]) && kind != AT_D2D) || !makes_needed(t, interval, e)) continue;
+        if (t->in_cluster[e] || (!at_is_work(&t->event[e]) && kind != AT_D2D) || !makes_needed(t, interval, e))
+            continue;
         if (j + 1 < iv->spans) begin[j + 1] = e;
         need_operands(t, interval, e);
     }

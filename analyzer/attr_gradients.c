@@ -18,7 +18,8 @@ static int written_by(const struct at_trace *t, int32_t e, int32_t value) {
     return 0;
 }
 
-/* ---- derived from optimizer state alone: no gradient ---------------------------------------------------------------------- */
+/* ---- derived from optimizer state alone: no gradient
+ * ---------------------------------------------------------------------- */
 static int derives_from_state(const struct at_trace *t, int32_t e) {
     int reads = 0, evidence = 0;
     AT_EACH_ACCESS(t, e, a) reads += at_reads(a->mode);
@@ -27,7 +28,8 @@ static int derives_from_state(const struct at_trace *t, int32_t e) {
         if (!at_reads(a->mode)) continue;
         int state = is_state(t, a->range, e), derived = t->value[a->value].derived;
         if (!derived && !state && !written_by(t, e, a->value)) return 0;
-        evidence |= derived || (state && t->range[a->range].cluster_writes && t->event[e].kind == AT_KERNEL && reads == 1);
+        evidence |=
+            derived || (state && t->range[a->range].cluster_writes && t->event[e].kind == AT_KERNEL && reads == 1);
     }
     return evidence;
 }
@@ -36,14 +38,16 @@ static void find_derived_from_state(struct at_trace *t) {
     for (int32_t e = 0; e < t->events; e++) {
         if (!at_is_work(&t->event[e]) || t->in_cluster[e] || !derives_from_state(t, e)) continue;
         AT_EACH_ACCESS(t, e, a)
-            if (at_writes(a->mode) && !at_is_carried(t, a->range, e)) t->value[a->value].derived = 1;
+        if (at_writes(a->mode) && !at_is_carried(t, a->range, e)) t->value[a->value].derived = 1;
     }
 }
 
-/* ---- G1 -------------------------------------------------------------------------------------------------------------------- */
+/* ---- G1
+ * --------------------------------------------------------------------------------------------------------------------
+ */
 static int reads_updated(const struct at_trace *t, int32_t gemm) {
     AT_EACH_ACCESS(t, gemm, a)
-        if (at_is_factor(at_slot_of(t, a)) && (t->range[a->range].weight || t->value[a->value].copy_of >= 0)) return 1;
+    if (at_is_factor(at_slot_of(t, a)) && (t->range[a->range].weight || t->value[a->value].copy_of >= 0)) return 1;
     return 0;
 }
 
@@ -114,7 +118,8 @@ static void find_gradients(struct at_trace *t) {
     }
 }
 
-/* ---- G3: what writes gradients in other steps ------------------------------------------------------------------------------ */
+/* ---- G3: what writes gradients in other steps
+ * ------------------------------------------------------------------------------ */
 static uint64_t signature(const struct at_trace *t, const struct at_access *a) {
     const struct at_event *e = &t->event[a->event];
     if (e->kind != AT_GEMM) return at_pair(e->name, at_slot_of(t, a));
@@ -174,13 +179,15 @@ static void drop_addends(struct at_trace *t) {
         int32_t into = added_into(t, e);
         if (into == -1) continue;
         AT_EACH_ACCESS(t, e, a)
-            if (a->range != into && (a->mode == AT_R || (a->mode == AT_MAYBE && t->event[e].buffers == 2))) addend[a->value] = 1;
+        if (a->range != into && (a->mode == AT_R || (a->mode == AT_MAYBE && t->event[e].buffers == 2)))
+            addend[a->value] = 1;
     }
     for (int32_t v = 0; v < t->values; v++) t->value[v].grad_like &= !addend[v];
     pool_give(t->pool, addend);
 }
 
-/* ---- G2: computed from gradients, state, cleared memory and host scalars alone ------------------------------------------------ */
+/* ---- G2: computed from gradients, state, cleared memory and host scalars alone
+ * ------------------------------------------------ */
 /* The op itself or memsets only have written the value so far, and the op writes it. */
 static int begins_here(const struct at_trace *t, int32_t e, int32_t value) {
     if (!written_by(t, e, value)) return 0;
@@ -194,7 +201,7 @@ static int begins_here(const struct at_trace *t, int32_t e, int32_t value) {
 static int derives_from_gradients(const struct at_trace *t, int32_t e) {
     int gradients = 0;
     AT_EACH_ACCESS(t, e, a)
-        if (at_reads(a->mode)) gradients |= t->value[a->value].grad || at_grad_like(t, a->value);
+    if (at_reads(a->mode)) gradients |= t->value[a->value].grad || at_grad_like(t, a->value);
     if (!gradients) return 0;
     AT_EACH_ACCESS(t, e, a) {
         if (!at_reads(a->mode)) continue;
@@ -209,17 +216,18 @@ static void find_derived(struct at_trace *t) {
     for (int32_t e = 0; e < t->events; e++) {
         if (t->event[e].kind != AT_KERNEL || t->in_cluster[e] || !derives_from_gradients(t, e)) continue;
         AT_EACH_ACCESS(t, e, a)
-            if (at_writes(a->mode) && !t->value[a->value].grad) t->value[a->value].derived = 1;
+        if (at_writes(a->mode) && !t->value[a->value].grad) t->value[a->value].derived = 1;
     }
 }
 
-/* ---- C0: pools ------------------------------------------------------------------------------------------------------------- */
+/* ---- C0: pools
+ * ------------------------------------------------------------------------------------------------------------- */
 enum { HOLDS_GRAD = 1, HOLDS_CARRIED = 2, HOLDS_INPUT = 4, HOLDS_ACTIVATION = 8 };
 
 /* Some op that reads the value writes something that is no gradient. */
 static int read_for_other(const struct at_trace *t, const struct at_value *v, const uint8_t *writes_other) {
     AT_EACH_TOUCH(t, v, a)
-        if (a->mode == AT_R && at_is_work(&t->event[a->event]) && writes_other[a->event]) return 1;
+    if (a->mode == AT_R && at_is_work(&t->event[a->event]) && writes_other[a->event]) return 1;
     return 0;
 }
 
@@ -229,7 +237,8 @@ static int value_kind(const struct at_trace *t, const struct at_value *v, const 
     if (v->grad) return HOLDS_GRAD;
     if (r->carried && t->access[t->touch[v->touch0 + v->touches - 1]].event >= r->carried_from) return HOLDS_CARRIED;
     if (birth == AT_H2D && v->birth > t->first_gemm) return HOLDS_INPUT;
-    if ((v->gemm_result || (v->gemm_any && (birth == AT_KERNEL || birth == AT_GEMM))) && (!r->holds_grad || v->gemm_operand))
+    if ((v->gemm_result || (v->gemm_any && (birth == AT_KERNEL || birth == AT_GEMM))) &&
+        (!r->holds_grad || v->gemm_operand))
         kinds = HOLDS_ACTIVATION;
     if (r->holds_grad && !v->grad_like && !v->derived && birth == AT_KERNEL && v->birth > t->first_gemm &&
         read_for_other(t, v, writes_other))

@@ -6,7 +6,7 @@ static int is_plain(const struct at_trace *t, const struct at_cluster *c) {
     for (int32_t e = c->first; e <= c->last; e++) {
         if (t->event[e].kind != AT_KERNEL) continue;
         AT_EACH_ACCESS(t, e, a)
-            if (!t->range[a->range].weight && !t->range[a->range].carried) return 0;
+        if (!t->range[a->range].weight && !t->range[a->range].carried) return 0;
     }
     return 1;
 }
@@ -41,7 +41,8 @@ static void note_cluster_weights(struct at_trace *t) {
         if (!t->updated.used[i]) continue;
         const int64_t *merged = at_map_get(&merged_of_run, t->updated.key[i] >> 32);
         if (merged && *merged >= 0)
-            at_map_put(&t->cluster_weight, t->pool, at_pair((int32_t)*merged, (int32_t)(uint32_t)t->updated.key[i]), NULL);
+            at_map_put(&t->cluster_weight, t->pool, at_pair((int32_t)*merged, (int32_t)(uint32_t)t->updated.key[i]),
+                       NULL);
     }
 }
 
@@ -54,5 +55,6 @@ void at_intervals(struct at_trace *t) {
         t->interval[t->intervals++] = (struct at_interval){.from = from, .to = t->step_end_last[k] + 1, .cluster = k};
         from = t->step_end_last[k] + 1;
     }
-    if (from < t->events) t->interval[t->intervals++] = (struct at_interval){.from = from, .to = t->events, .cluster = -1};
+    if (from < t->events)
+        t->interval[t->intervals++] = (struct at_interval){.from = from, .to = t->events, .cluster = -1};
 }

@@ -27,8 +27,10 @@ static int32_t place_find(const struct live *l, int64_t process, int64_t address
     int32_t lo = 0, hi = l->places;
     while (lo < hi) {
         int32_t mid = lo + (hi - lo) / 2;
-        if (place_order(&l->place[mid], &want) <= 0) lo = mid + 1;
-        else hi = mid;
+        if (place_order(&l->place[mid], &want) <= 0)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     return lo - 1;
 }
@@ -44,9 +46,12 @@ static void bit_clear(struct live *l, int32_t i) {
     }
 }
 
-static int is_live(const struct live *l, int32_t i) { return l->bits[0][i >> 6] >> (i & 63) & 1; }
+static int is_live(const struct live *l, int32_t i) {
+    return l->bits[0][i >> 6] >> (i & 63) & 1;
+}
 
-/* Highest live place at or below i; -1. Climbs until a word has a bit to the left, then descends along the highest bits. */
+/* Highest live place at or below i; -1. Climbs until a word has a bit to the left, then descends along the highest
+ * bits. */
 static int32_t bit_at_or_below(const struct live *l, int32_t i) {
     for (int k = 0; k < l->levels; k++) {
         if (i < 0) return -1;

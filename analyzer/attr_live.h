@@ -1,5 +1,5 @@
-/* Which allocation lies at an address at the moment: the allocations of the trace are known beforehand, and are born and
- * die in order. All calls are O(log n). */
+/* Which allocation lies at an address at the moment: the allocations of the trace are known beforehand, and are born
+ * and die in order. All calls are O(log n). */
 #ifndef ACCT_ANALYZER_ATTR_LIVE_H
 #define ACCT_ANALYZER_ATTR_LIVE_H
 
@@ -13,8 +13,8 @@ struct live_place {
 struct live {
     struct live_place *place; /* distinct, sorted */
     int32_t places;
-    int32_t *block;           /* at each place: the live block */
-    uint64_t *bits[6];        /* which places are live; level k + 1 tells which words of level k are not 0 */
+    int32_t *block;    /* at each place: the live block */
+    uint64_t *bits[6]; /* which places are live; level k + 1 tells which words of level k are not 0 */
     int levels;
 };
 

@@ -9,8 +9,8 @@
 
 struct item { /* what becomes an event */
     int64_t key_ns, op;
-    int32_t index;      /* row, or alloc */
-    int8_t what;        /* 0 row, 1 alloc, 2 free */
+    int32_t index; /* row, or alloc */
+    int8_t what;   /* 0 row, 1 alloc, 2 free */
 };
 
 static int item_order(const void *a, const void *b) {
@@ -20,7 +20,8 @@ static int item_order(const void *a, const void *b) {
     return x->what - y->what;
 }
 
-/* Allocations take part from the end of their call, all else from its start: an address is never used before it exists. */
+/* Allocations take part from the end of their call, all else from its start: an address is never used before it exists.
+ */
 static struct item *in_order(struct at_trace *t, const struct rows *r, int32_t *count) {
     struct item *item = POOL_NEW(t->pool, struct item, (size_t)r->rows + 2 * (size_t)r->allocs);
     int32_t n = 0;
@@ -36,20 +37,41 @@ static struct item *in_order(struct at_trace *t, const struct rows *r, int32_t *
     return item;
 }
 
+/* A size that no device has, or less than nothing: a damaged record, in which no byte can be placed. */
+static int64_t sane_bytes(int64_t bytes) {
+    return bytes < 0 || bytes > (int64_t)1 << 56 ? 0 : bytes;
+}
+
 static void make_blocks(struct at_trace *t, const struct rows *r) {
     t->blocks = r->allocs;
     t->block = POOL_NEW(t->pool, struct at_block, r->allocs);
     for (int32_t i = 0; i < r->allocs; i++) {
         const struct row_alloc *a = &r->alloc[i];
-        t->block[i] = (struct at_block){.alloc = a->id, .address = a->address, .bytes = a->bytes, .dead = AT_END,
-                                        .of_library = a->of_library, .home = a->home};
+        t->block[i] = (struct at_block){.alloc = a->id,
+                                        .address = a->address,
+                                        .bytes = sane_bytes(a->bytes),
+                                        .dead = AT_END,
+                                        .of_library = a->of_library,
+                                        .home = a->home};
     }
 }
 
 static struct at_event event_of_row(const struct row *w, int64_t key_ns) {
-    return (struct at_event){.op = w->op, .key_ns = key_ns, .start_ns = w->start_ns, .end_ns = w->end_ns, .m = w->m,
-                             .n = w->n, .k = w->k, .batch = w->batch, .name = w->name, .step = -1, .cost = w->cost,
-                             .block = -1, .kind = w->idle ? AT_KERNEL : w->kind, .axis_a = w->axis_a, .axis_b = w->axis_b};
+    return (struct at_event){.op = w->op,
+                             .key_ns = key_ns,
+                             .start_ns = w->start_ns,
+                             .end_ns = w->end_ns,
+                             .m = w->m,
+                             .n = w->n,
+                             .k = w->k,
+                             .batch = w->batch,
+                             .name = w->name,
+                             .step = -1,
+                             .cost = w->cost,
+                             .block = -1,
+                             .kind = w->idle ? AT_KERNEL : w->kind,
+                             .axis_a = w->axis_a,
+                             .axis_b = w->axis_b};
 }
 
 static void make_events(struct at_trace *t, const struct rows *r, const struct item *item, int32_t n) {
@@ -61,11 +83,18 @@ static void make_events(struct at_trace *t, const struct rows *r, const struct i
             continue;
         }
         struct at_block *b = &t->block[item[i].index];
-        t->event[i] = (struct at_event){.op = item[i].op, .key_ns = item[i].key_ns, .start_ns = item[i].key_ns,
-                                        .end_ns = item[i].key_ns, .step = -1, .cost = -1, .block = item[i].index,
+        t->event[i] = (struct at_event){.op = item[i].op,
+                                        .key_ns = item[i].key_ns,
+                                        .start_ns = item[i].key_ns,
+                                        .end_ns = item[i].key_ns,
+                                        .step = -1,
+                                        .cost = -1,
+                                        .block = item[i].index,
                                         .kind = item[i].what == 1 ? AT_ALLOC : AT_FREE};
-        if (item[i].what == 1) b->born = i;
-        else b->dead = i;
+        if (item[i].what == 1)
+            b->born = i;
+        else
+            b->dead = i;
     }
 }
 
@@ -82,7 +111,8 @@ struct loader {
 
 static void open_live(struct loader *l) {
     struct live_place *place = POOL_NEW(l->t->pool, struct live_place, l->r->allocs);
-    for (int32_t i = 0; i < l->r->allocs; i++) place[i] = (struct live_place){l->r->alloc[i].process, l->r->alloc[i].address};
+    for (int32_t i = 0; i < l->r->allocs; i++)
+        place[i] = (struct live_place){l->r->alloc[i].process, l->r->alloc[i].address};
     live_start(&l->live, l->t->pool, place, l->r->allocs);
 }
 
@@ -93,7 +123,9 @@ static int32_t block_at(const struct loader *l, int64_t process, uint64_t addres
     return address - (uint64_t)l->t->block[b].address < (uint64_t)l->t->block[b].bytes ? b : -1;
 }
 
-static int is_device(const struct loader *l, int32_t block) { return block >= 0 && l->t->block[block].home == AT_DEVICE; }
+static int is_device(const struct loader *l, int32_t block) {
+    return block >= 0 && l->t->block[block].home == AT_DEVICE;
+}
 
 /* A copy's direction: as stated, or (default) by what the two addresses are. A copy that no device memory takes part in
  * concerns no rule. */
@@ -102,14 +134,23 @@ static void settle_copy(struct loader *l, struct at_event *e, const struct row *
     for (int32_t i = w->first; i >= 0; i = l->r->operand[i].next) {
         const struct row_operand *o = &l->r->operand[i];
         int here = is_device(l, block_at(l, w->process, o->address));
-        if (o->mode == AT_R) from = here;
-        else to = here;
+        if (o->mode == AT_R)
+            from = here;
+        else
+            to = here;
     }
     switch (w->direction) {
-    case ACCT_direction_H2D: e->kind = AT_H2D; break;
-    case ACCT_direction_D2H: e->kind = AT_D2H; break;
-    case ACCT_direction_D2D: e->kind = AT_D2D; break;
-    default: e->kind = from && to ? AT_D2D : to ? AT_H2D : AT_D2H;
+    case ACCT_direction_H2D:
+        e->kind = AT_H2D;
+        break;
+    case ACCT_direction_D2H:
+        e->kind = AT_D2H;
+        break;
+    case ACCT_direction_D2D:
+        e->kind = AT_D2D;
+        break;
+    default:
+        e->kind = from && to ? AT_D2D : to ? AT_H2D : AT_D2H;
     }
 }
 
@@ -131,12 +172,13 @@ static int take_operand(struct loader *l, int32_t event, const struct row *w, co
     if (!o->kept && write_buffer(l, w, o, b)) return -1;
     if (!is_device(l, b)) return 0;
     const struct at_event *e = &t->event[event];
-    if ((e->kind == AT_H2D && o->mode == AT_R) || (e->kind == AT_D2H && o->mode == AT_W)) return 0; /* the host's side */
+    if ((e->kind == AT_H2D && o->mode == AT_R) || (e->kind == AT_D2H && o->mode == AT_W))
+        return 0; /* the host's side */
     POOL_ROOM(t->pool, t->buffer, t->buffers, l->buffer_room);
-    int64_t offset = (int64_t)o->address - t->block[b].address, bytes = o->bytes;
+    int64_t offset = (int64_t)(o->address - (uint64_t)t->block[b].address), bytes = o->bytes;
     if (bytes > t->block[b].bytes - offset) bytes = t->block[b].bytes - offset;
-    t->buffer[t->buffers++] = (struct at_buffer){.offset = offset, .bytes = bytes, .block = b, .event = event,
-                                                 .slot = o->slot, .mode = o->mode};
+    t->buffer[t->buffers++] = (struct at_buffer){
+        .offset = offset, .bytes = bytes, .block = b, .event = event, .slot = o->slot, .mode = o->mode};
     return 0;
 }
 
@@ -158,7 +200,7 @@ static int resolve(struct loader *l, const struct item *item) {
             if (take_row(l, i, &l->r->row[item[i].index])) return -1;
         } else if (item[i].what == 2) {
             live_dies(&l->live, a->process, a->address, item[i].index);
-        } else if (a->home != AT_OPAQUE && a->bytes > 0) {
+        } else if (a->home != AT_OPAQUE && t->block[item[i].index].bytes > 0) {
             int32_t old = live_born(&l->live, a->process, a->address, item[i].index);
             if (old >= 0 && t->block[old].dead > i) t->block[old].dead = i; /* its release was lost */
         }
@@ -182,8 +224,9 @@ int at_load(struct at_trace *t, sqlite3 *db, char *err, size_t err_len) {
     t->costs = r.costs;
     struct loader l = {.t = t, .r = &r, .db = db, .err = err, .err_len = err_len};
     open_live(&l);
-    if (sql_prepare(db, &l.insert, "INSERT INTO op_buffer(op, slot, alloc, address, bytes, mode) VALUES(?, ?, ?, ?, ?, ?)",
-                    err, err_len))
+    if (sql_prepare(db, &l.insert,
+                    "INSERT INTO op_buffer(op, slot, alloc, address, bytes, mode) VALUES(?, ?, ?, ?, ?, ?)", err,
+                    err_len))
         return -1;
     int rc = resolve(&l, item);
     sqlite3_finalize(l.insert);

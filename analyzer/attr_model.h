@@ -2,8 +2,8 @@
  * touches which range how. The rules (V, U, G, W, S, P, C …) are those of the project's attribution document; each file
  * attr_*.c is one group of rules and says which.
  *
- * Everything is indexed by int32: at most 2^31 events, ranges, accesses. A launch over a whole block costs one access per
- * range of that block. All memory belongs to one pool, freed at the end; a failed allocation leaves by longjmp to
+ * Everything is indexed by int32: at most 2^31 events, ranges, accesses. A launch over a whole block costs one access
+ * per range of that block. All memory belongs to one pool, freed at the end; a failed allocation leaves by longjmp to
  * analyze_trace. One thread. */
 #ifndef ACCT_ANALYZER_ATTR_MODEL_H
 #define ACCT_ANALYZER_ATTR_MODEL_H
@@ -16,7 +16,17 @@
 #define AT_END INT32_MAX /* an event index after all others */
 #define AT_UNKNOWN_BYTES (-1)
 
-enum at_kind { AT_ALLOC, AT_FREE, AT_HANDED /* to a library, as workspace */, AT_GEMM, AT_KERNEL, AT_MEMSET, AT_H2D, AT_D2H, AT_D2D };
+enum at_kind {
+    AT_ALLOC,
+    AT_FREE,
+    AT_HANDED /* to a library, as workspace */,
+    AT_GEMM,
+    AT_KERNEL,
+    AT_MEMSET,
+    AT_H2D,
+    AT_D2H,
+    AT_D2D
+};
 
 /* A bit for read, a bit for write; AT_MAYBE: the direction is not known. */
 enum at_mode { AT_R = 1, AT_W = 2, AT_RW = 3, AT_MAYBE = 4 };
@@ -24,13 +34,20 @@ enum at_mode { AT_R = 1, AT_W = 2, AT_RW = 3, AT_MAYBE = 4 };
 /* Slots below 0 have names; those from 0 on are the arguments of a kernel. */
 enum at_slot { AT_SLOT_A = -1, AT_SLOT_B = -2, AT_SLOT_C = -3, AT_SLOT_BIAS = -4, AT_SLOT_FIRST_FREE = -5 };
 
-enum at_phase {
-    AT_OTHER, AT_FORWARD, AT_BACKWARD, AT_RECOMPUTE, AT_OPTIMIZER, AT_EVALUATION, AT_PHASES
-};
+enum at_phase { AT_OTHER, AT_FORWARD, AT_BACKWARD, AT_RECOMPUTE, AT_OPTIMIZER, AT_EVALUATION, AT_PHASES };
 
 enum at_class {
-    AT_PARAM, AT_GRAD, AT_OPT_STATE, AT_ACTIVATION, AT_ACTIVATION_GRAD, AT_INPUT, AT_WORKSPACE, AT_TEMPORARY,
-    AT_OTHER_CLASS, AT_UNKNOWN, AT_CLASSES
+    AT_PARAM,
+    AT_GRAD,
+    AT_OPT_STATE,
+    AT_ACTIVATION,
+    AT_ACTIVATION_GRAD,
+    AT_INPUT,
+    AT_WORKSPACE,
+    AT_TEMPORARY,
+    AT_OTHER_CLASS,
+    AT_UNKNOWN,
+    AT_CLASSES
 };
 
 /* Where an allocation lies: memory of the device is classified; the host's is not, an array's use cannot be seen. */
@@ -44,23 +61,23 @@ struct at_cost {
 };
 
 struct at_event {
-    int64_t op;                 /* id in the database */
-    int64_t key_ns;             /* place in issue order: the end of an allocation, the start of all else */
+    int64_t op;     /* id in the database */
+    int64_t key_ns; /* place in issue order: the end of an allocation, the start of all else */
     int64_t start_ns, end_ns;
-    int64_t m, n, k, batch;     /* GEMM */
-    int32_t name;               /* kernels: number of the function (api) */
-    int32_t buffer0, buffers;   /* in at_trace.buffer */
-    int32_t access0, accesses;  /* in at_trace.access */
-    int32_t step, micro_batch;  /* result; step -1: none */
-    int32_t cost;               /* in at_trace.cost; -1 */
-    int32_t block;              /* allocations and releases: which */
+    int64_t m, n, k, batch;    /* GEMM */
+    int32_t name;              /* kernels: number of the function (api) */
+    int32_t buffer0, buffers;  /* in at_trace.buffer */
+    int32_t access0, accesses; /* in at_trace.access */
+    int32_t step, micro_batch; /* result; step -1: none */
+    int32_t cost;              /* in at_trace.cost; -1 */
+    int32_t block;             /* allocations and releases: which */
     int8_t kind, phase;
-    int8_t axis_a, axis_b;      /* contracted axis of the stored operands */
+    int8_t axis_a, axis_b; /* contracted axis of the stored operands */
 };
 
 /* What an event was handed, as the trace tells it. */
 struct at_buffer {
-    int64_t offset, bytes;      /* in the block; AT_UNKNOWN_BYTES */
+    int64_t offset, bytes; /* in the block; AT_UNKNOWN_BYTES */
     int32_t block;
     int32_t event;
     int16_t slot;
@@ -68,39 +85,39 @@ struct at_buffer {
 };
 
 struct at_block {
-    int64_t alloc;              /* id in the database */
+    int64_t alloc; /* id in the database */
     int64_t address, bytes;
-    int32_t born, dead;         /* events; dead AT_END: never released */
+    int32_t born, dead; /* events; dead AT_END: never released */
     int32_t range0, ranges;
-    int8_t of_library;          /* allocated inside a library call */
-    int8_t home;                /* enum at_home */
-    int8_t pool;                /* rule C0: its ranges change their class over time */
+    int8_t of_library; /* allocated inside a library call */
+    int8_t home;       /* enum at_home */
+    int8_t pool;       /* rule C0: its ranges change their class over time */
 };
 
 /* An atomic piece of a block: no access begins or ends inside it. */
 struct at_range {
-    int64_t lo, hi;             /* bytes in the block */
+    int64_t lo, hi; /* bytes in the block */
     int32_t block;
-    int32_t touch0, touches;    /* in at_trace.touch */
-    int32_t value0, values;     /* in at_trace.value */
-    int32_t carried_from;       /* with `carried` */
+    int32_t touch0, touches; /* in at_trace.touch */
+    int32_t value0, values;  /* in at_trace.value */
+    int32_t carried_from;    /* with `carried` */
     /* what rules found, one flag each */
     uint8_t gemm_reads, gemm_writes, workspace;
-    uint8_t carried, maybe_carried;       /* U1; by modifications of unknown direction only */
-    uint8_t copied;                       /* U6: GEMMs read copies of it */
-    uint8_t weight, frozen, any_weight;   /* W1, W2, either or by copies */
-    uint8_t forward_axis;                 /* W3 */
-    uint8_t holds_grad;                   /* one of its values is a gradient (G1) */
-    uint8_t cluster_writes;               /* an op of a cluster writes it */
-    uint8_t overwritten_by_optimizer;     /* a kernel of a cluster overwrites it; outside pools */
-    uint8_t alive;                        /* lives through 0.3 of the training part */
-    int8_t constant;                      /* memo of at_constant: -1 not decided */
-    int8_t weight_like;                   /* memo of U1a */
+    uint8_t carried, maybe_carried;     /* U1; by modifications of unknown direction only */
+    uint8_t copied;                     /* U6: GEMMs read copies of it */
+    uint8_t weight, frozen, any_weight; /* W1, W2, either or by copies */
+    uint8_t forward_axis;               /* W3 */
+    uint8_t holds_grad;                 /* one of its values is a gradient (G1) */
+    uint8_t cluster_writes;             /* an op of a cluster writes it */
+    uint8_t overwritten_by_optimizer;   /* a kernel of a cluster overwrites it; outside pools */
+    uint8_t alive;                      /* lives through 0.3 of the training part */
+    int8_t constant;                    /* memo of at_constant: -1 not decided */
+    int8_t weight_like;                 /* memo of U1a */
 };
 
 struct at_access {
     int32_t event, range, value, buffer;
-    int32_t writer;             /* last event before this one that wrote the range; -1: none */
+    int32_t writer; /* last event before this one that wrote the range; -1: none */
     int8_t mode;
 };
 
@@ -108,30 +125,30 @@ struct at_access {
 struct at_value {
     int32_t range;
     int32_t touch0, touches;
-    int32_t birth;              /* event that wrote it first; -1: read before anything wrote it */
-    int32_t copy_of;            /* U6: the weight's range, -1 */
-    int32_t tainted_in;         /* backward (its number) in which it depends on the loss gradient */
-    int32_t needed_in;          /* interval in which backward needs it */
+    int32_t birth;      /* event that wrote it first; -1: read before anything wrote it */
+    int32_t copy_of;    /* U6: the weight's range, -1 */
+    int32_t tainted_in; /* backward (its number) in which it depends on the loss gradient */
+    int32_t needed_in;  /* interval in which backward needs it */
     uint8_t gemm_operand, gemm_result, gemm_any, kernel_modifies, only_host_writes;
     uint8_t grad, grad_like, derived; /* G1, G3, G2 */
-    uint8_t taint, forced;      /* depends on the loss gradient; P2 blind */
+    uint8_t taint, forced;            /* depends on the loss gradient; P2 blind */
 };
 
 /* A GEMM-free run of ops that updates weights, then (merged) the end of a step. */
 struct at_cluster {
-    int32_t first, last;        /* events */
+    int32_t first, last; /* events */
     int32_t run;
-    int32_t merged;             /* number of the step end that it belongs to; -1: rule S1b */
+    int32_t merged; /* number of the step end that it belongs to; -1: rule S1b */
     uint8_t uses_grad;
 };
 
-struct at_span {                /* one backward */
-    int32_t first, last, turn;  /* turn: the loss kernel, -1 */
+struct at_span {               /* one backward */
+    int32_t first, last, turn; /* turn: the loss kernel, -1 */
 };
 
 struct at_interval {
-    int32_t from, to;           /* events [from, to) */
-    int32_t cluster;            /* merged cluster that ends it; -1: the trace ends */
+    int32_t from, to; /* events [from, to) */
+    int32_t cluster;  /* merged cluster that ends it; -1: the trace ends */
     int32_t span0, spans;
 };
 
@@ -145,92 +162,110 @@ enum at_rule {
 
 /* A piece of a range's life with one class. */
 struct at_verdict {
-    int32_t from, until;        /* events; AT_END */
+    int32_t from, until; /* events; AT_END */
     int8_t cls;
-    int8_t rule;                /* enum at_rule */
+    int8_t rule; /* enum at_rule */
 };
 
 struct at_step {
-    uint8_t complete;           /* 0: cut off before its optimizer */
+    uint8_t complete; /* 0: cut off before its optimizer */
 };
 
 struct at_trace {
     struct pool *pool;
 
-    struct at_event *event;     int32_t events;
-    struct at_buffer *buffer;   int32_t buffers;
-    struct at_block *block;     int32_t blocks;
-    struct at_cost *cost;       int32_t costs;
-    struct at_range *range;     int32_t ranges;
-    struct at_access *access;   int32_t accesses; /* by event */
-    int32_t *touch;             /* accesses by range, in issue order */
-    struct at_value *value;     int32_t values;
+    struct at_event *event;
+    int32_t events;
+    struct at_buffer *buffer;
+    int32_t buffers;
+    struct at_block *block;
+    int32_t blocks;
+    struct at_cost *cost;
+    int32_t costs;
+    struct at_range *range;
+    int32_t ranges;
+    struct at_access *access;
+    int32_t accesses; /* by event */
+    int32_t *touch;   /* accesses by range, in issue order */
+    struct at_value *value;
+    int32_t values;
 
-    int32_t *gemm;              int32_t gemms;    /* events that are products */
-    int32_t *run;               /* per event: number of products before it */
-    int32_t *gemm_before;       /* per event: for a product, the latest one before it with the same operand values; -1 */
-    int32_t *weight_read;       /* per event: for a product, the weight that it reads; -1 */
-    uint8_t *weight_forward;    /* …along its forward axis? */
-    uint8_t *in_cluster;        /* per event */
-    uint8_t *writes_grad;       /* per event: a gradient by G1 */
-    uint8_t *turn;              /* per event: writes the gradient of the loss */
+    int32_t *gemm;
+    int32_t gemms;           /* events that are products */
+    int32_t *run;            /* per event: number of products before it */
+    int32_t *gemm_before;    /* per event: for a product, the latest one before it with the same operand values; -1 */
+    int32_t *weight_read;    /* per event: for a product, the weight that it reads; -1 */
+    uint8_t *weight_forward; /* …along its forward axis? */
+    uint8_t *in_cluster;     /* per event */
+    uint8_t *writes_grad;    /* per event: a gradient by G1 */
+    uint8_t *turn;           /* per event: writes the gradient of the loss */
 
-    int32_t first_gemm;         /* event */
+    int32_t first_gemm; /* event */
     int32_t first_weight_read;
-    int blind;                  /* directions of most launches are not known */
-    int late;                   /* attached while the program was training */
+    int blind; /* directions of most launches are not known */
+    int late;  /* attached while the program was training */
 
-    struct at_map modified;     /* (run, range): a kernel modifies a carried range there */
-    struct at_map updated;      /* (run, range): update runs and the weights they update */
-    int32_t *update_run;        int32_t update_runs; /* ascending */
+    struct at_map modified; /* (run, range): a kernel modifies a carried range there */
+    struct at_map updated;  /* (run, range): update runs and the weights they update */
+    int32_t *update_run;
+    int32_t update_runs;          /* ascending */
     struct at_map cluster_weight; /* (merged cluster, range) */
 
-    struct at_cluster *cluster; int32_t clusters;    /* as found */
-    int32_t *step_end_first, *step_end_last;         /* merged clusters */
+    struct at_cluster *cluster;
+    int32_t clusters;                        /* as found */
+    int32_t *step_end_first, *step_end_last; /* merged clusters */
     int32_t step_ends;
-    struct at_interval *interval; int32_t intervals;
-    struct at_span *span;       int32_t spans;
-    int32_t cut_forward;        /* P7: a forward pass that the trace's end cut off begins here; -1 */
+    struct at_interval *interval;
+    int32_t intervals;
+    struct at_span *span;
+    int32_t spans;
+    int32_t cut_forward;          /* P7: a forward pass that the trace's end cut off begins here; -1 */
     int32_t last_forward_weights; /* P1: weights read forward before the group of backward last begun */
-    struct at_step *step;       int32_t steps;
+    struct at_step *step;
+    int32_t steps;
 
     struct at_verdict *verdict; /* by range: verdict0[r] … verdict0[r + 1] */
     int32_t *verdict0;
-    int32_t *stretch;           /* per event: number of the stretch of one phase that it lies in */
-    struct at_map fed;          /* (block, offset of a buffer): range of the gradient that it is added to, + 1; -1 several */
+    int32_t *stretch;  /* per event: number of the stretch of one phase that it lies in */
+    struct at_map fed; /* (block, offset of a buffer): range of the gradient that it is added to, + 1; -1 several */
 };
 
-/* ---- from and to the database; 0, or negative with one line in err -------------------------------------------------------- */
-int at_load(struct at_trace *t, sqlite3 *db, char *err, size_t err_len);  /* events, blocks, buffers; rewrites op_buffer */
-int at_ranges(struct at_trace *t, char *err, size_t err_len);             /* ranges and accesses */
+/* ---- from and to the database; 0, or negative with one line in err
+ * -------------------------------------------------------- */
+int at_load(struct at_trace *t, sqlite3 *db, char *err,
+            size_t err_len);                                  /* events, blocks, buffers; rewrites op_buffer */
+int at_ranges(struct at_trace *t, char *err, size_t err_len); /* ranges and accesses */
 int at_write(struct at_trace *t, sqlite3 *db, char *err, size_t err_len); /* step, phase, alloc_class, op_cost */
 
-/* ---- in the order in which they run ------------------------------------------------------------------------------------ */
-void at_directions(struct at_trace *t);   /* E1, M1–M4 */
-void at_values(struct at_trace *t);       /* V */
-void at_carried(struct at_trace *t);      /* U1 */
-void at_copies(struct at_trace *t);       /* U6 */
-void at_updates(struct at_trace *t);      /* U2–U5 */
-void at_clusters(struct at_trace *t);     /* U7; called by at_updates */
-void at_gradients(struct at_trace *t);    /* G1–G3, C0 */
-void at_weights(struct at_trace *t);      /* W1–W3 */
-void at_intervals(struct at_trace *t);    /* S1, S2 */
-void at_phases(struct at_trace *t);       /* P1–P7 */
-void at_steps(struct at_trace *t);        /* K1, N1 */
-void at_classes(struct at_trace *t);      /* C1–C9 */
+/* ---- in the order in which they run
+ * ------------------------------------------------------------------------------------ */
+void at_directions(struct at_trace *t); /* E1, M1–M4 */
+void at_values(struct at_trace *t);     /* V */
+void at_carried(struct at_trace *t);    /* U1 */
+void at_copies(struct at_trace *t);     /* U6 */
+void at_updates(struct at_trace *t);    /* U2–U5 */
+void at_clusters(struct at_trace *t);   /* U7; called by at_updates */
+void at_gradients(struct at_trace *t);  /* G1–G3, C0 */
+void at_weights(struct at_trace *t);    /* W1–W3 */
+void at_intervals(struct at_trace *t);  /* S1, S2 */
+void at_phases(struct at_trace *t);     /* P1–P7 */
+void at_steps(struct at_trace *t);      /* K1, N1 */
+void at_classes(struct at_trace *t);    /* C1–C9 */
 
 /* Parts of at_classes. */
-struct at_verdict at_value_class(struct at_trace *t, int32_t value);     /* C4–C8 */
+struct at_verdict at_value_class(struct at_trace *t, int32_t value); /* C4–C8 */
 void at_value_class_prepare(struct at_trace *t);
-void at_neighbours(struct at_trace *t);                                  /* C9 */
+void at_neighbours(struct at_trace *t); /* C9 */
 int at_class_of_rule(int rule);
 
 /* Parts of at_phases, in their own files. */
-void at_taint(struct at_trace *t, const struct at_interval *iv);      /* P3 */
-void at_forward(struct at_trace *t, int32_t interval);                /* P4–P6 */
-void at_backward_start(struct at_trace *t, int32_t first_grad_op, int32_t lo, int32_t updated_by, struct at_span *out); /* P2 */
+void at_taint(struct at_trace *t, const struct at_interval *iv); /* P3 */
+void at_forward(struct at_trace *t, int32_t interval);           /* P4–P6 */
+void at_backward_start(struct at_trace *t, int32_t first_grad_op, int32_t lo, int32_t updated_by,
+                       struct at_span *out); /* P2 */
 
-/* ---- questions that several rules ask ---------------------------------------------------------------------------------- */
+/* ---- questions that several rules ask
+ * ---------------------------------------------------------------------------------- */
 int at_same_count(int64_t x, int64_t y);
 int64_t at_access_bytes(const struct at_trace *t, const struct at_access *a);
 int at_is_carried(const struct at_trace *t, int32_t range, int32_t event);
@@ -243,19 +278,33 @@ int32_t at_previous_value(const struct at_trace *t, const struct at_access *a);
 int32_t at_first_gemm_from(const struct at_trace *t, int32_t event); /* position in gemm[] */
 int32_t at_touch_from(const struct at_trace *t, int32_t touch0, int32_t touches, int32_t event);
 
-static inline int at_is_op(const struct at_event *e) { return e->kind > AT_HANDED; }
-static inline int at_is_work(const struct at_event *e) { return e->kind == AT_GEMM || e->kind == AT_KERNEL; }
-static inline int at_writes(int mode) { return mode != AT_R; }
-static inline int at_reads(int mode) { return mode != AT_W; }
-static inline int at_modifies(int mode) { return mode == AT_RW || mode == AT_MAYBE; }
-static inline int at_slot_of(const struct at_trace *t, const struct at_access *a) { return t->buffer[a->buffer].slot; }
-static inline int at_is_factor(int slot) { return slot == AT_SLOT_A || slot == AT_SLOT_B; }
+static inline int at_is_op(const struct at_event *e) {
+    return e->kind > AT_HANDED;
+}
+static inline int at_is_work(const struct at_event *e) {
+    return e->kind == AT_GEMM || e->kind == AT_KERNEL;
+}
+static inline int at_writes(int mode) {
+    return mode != AT_R;
+}
+static inline int at_reads(int mode) {
+    return mode != AT_W;
+}
+static inline int at_modifies(int mode) {
+    return mode == AT_RW || mode == AT_MAYBE;
+}
+static inline int at_slot_of(const struct at_trace *t, const struct at_access *a) {
+    return t->buffer[a->buffer].slot;
+}
+static inline int at_is_factor(int slot) {
+    return slot == AT_SLOT_A || slot == AT_SLOT_B;
+}
 
-#define AT_EACH_ACCESS(t, e, a) \
+#define AT_EACH_ACCESS(t, e, a)                                                                                  \
     for (const struct at_access *a = (t)->access + (t)->event[e].access0, *a##_end = a + (t)->event[e].accesses; \
          a < a##_end; a++)
 /* Over the touches of a range or value x. The outer loop only declares; break and continue mean the inner one. */
-#define AT_EACH_TOUCH(t, x, a) \
+#define AT_EACH_TOUCH(t, x, a)                                                                    \
     for (int32_t a##_i = (x)->touch0, a##_n = a##_i + (x)->touches; a##_i < a##_n; a##_i = a##_n) \
         for (const struct at_access *a; a##_i < a##_n && (a = &(t)->access[(t)->touch[a##_i]]) != NULL; a##_i++)
 

@@ -1,7 +1,9 @@
 /* C9: ranges without evidence of their own, in a block that has some. */
 #include "analyzer/attr_model.h"
 
-static struct at_verdict *verdict_of(const struct at_trace *t, int32_t range) { return &t->verdict[t->verdict0[range]]; }
+static struct at_verdict *verdict_of(const struct at_trace *t, int32_t range) {
+    return &t->verdict[t->verdict0[range]];
+}
 
 /* Rules that say little. */
 static int is_weak(int rule) {

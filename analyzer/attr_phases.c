@@ -10,8 +10,12 @@ struct range_set {
 static struct range_set set_new(struct at_trace *t) {
     return (struct range_set){.epoch = POOL_NEW(t->pool, int32_t, t->ranges), .now = 1};
 }
-static void set_clear(struct range_set *s) { s->now++, s->count = 0; }
-static int set_has(const struct range_set *s, int32_t r) { return s->epoch[r] == s->now; }
+static void set_clear(struct range_set *s) {
+    s->now++, s->count = 0;
+}
+static int set_has(const struct range_set *s, int32_t r) {
+    return s->epoch[r] == s->now;
+}
 static int set_add(struct range_set *s, int32_t r) { /* 1: new */
     if (set_has(s, r)) return 0;
     s->epoch[r] = s->now;
@@ -22,21 +26,24 @@ static int set_add(struct range_set *s, int32_t r) { /* 1: new */
 /* What an op says about where the interval stands. */
 enum mark {
     MARK_NONE,
-    MARK_GRAD,   /* writes a gradient */
-    MARK_FORWARD,/* reads a weight along its forward axis */
-    MARK_FROZEN, /* reads a frozen weight along the other axis: backward */
-    MARK_OTHER   /* reads a trained weight along the other axis: backward, or a tied transpose */
+    MARK_GRAD,    /* writes a gradient */
+    MARK_FORWARD, /* reads a weight along its forward axis */
+    MARK_FROZEN,  /* reads a frozen weight along the other axis: backward */
+    MARK_OTHER    /* reads a trained weight along the other axis: backward, or a tied transpose */
 };
 
-/* Does the op write a gradient while it reads something that is neither one, nor derived, nor written by the host alone? */
+/* Does the op write a gradient while it reads something that is neither one, nor derived, nor written by the host
+ * alone? */
 int at_is_grad_op(const struct at_trace *t, int32_t e) {
     int writes = 0, reads = 0;
     if (t->in_cluster[e] || !at_is_work(&t->event[e])) return 0;
     AT_EACH_ACCESS(t, e, a) {
         const struct at_value *v = &t->value[a->value];
         int gradient = v->grad || at_grad_like(t, a->value);
-        if (gradient && at_writes(a->mode)) writes = 1;
-        else if (!gradient && at_reads(a->mode) && !v->derived && !v->only_host_writes) reads = 1;
+        if (gradient && at_writes(a->mode))
+            writes = 1;
+        else if (!gradient && at_reads(a->mode) && !v->derived && !v->only_host_writes)
+            reads = 1;
     }
     return writes && reads;
 }
@@ -52,14 +59,14 @@ static enum mark mark_of(const struct at_trace *t, int32_t e) {
 
 /* The state of P1's walk over an interval. */
 struct grouping {
-    struct range_set gap;     /* weights read forward since the group's last op */
-    struct range_set done;    /* weights whose backward the group has done */
-    struct range_set all;     /* read forward anywhere in the interval */
-    struct range_set once;    /* scratch of P7 */
-    int32_t *pending;         /* weights read along the other axis since the last op of a group */
+    struct range_set gap;  /* weights read forward since the group's last op */
+    struct range_set done; /* weights whose backward the group has done */
+    struct range_set all;  /* read forward anywhere in the interval */
+    struct range_set once; /* scratch of P7 */
+    int32_t *pending;      /* weights read along the other axis since the last op of a group */
     int32_t pendings, pending_room;
-    int32_t both;             /* members of gap and done */
-    int open;                 /* a group has begun */
+    int32_t both; /* members of gap and done */
+    int open;     /* a group has begun */
     int32_t span_room;
 };
 
@@ -76,8 +83,8 @@ static void done_add(struct grouping *g, int32_t w) {
     if (set_add(&g->done, w)) g->both += set_has(&g->gap, w);
 }
 
-/* At least half of the weights whose backward is done are read forward again: a new micro-batch. Where none is known to be
- * done, at least half of the weights of the group's forward. */
+/* At least half of the weights whose backward is done are read forward again: a new micro-batch. Where none is known to
+ * be done, at least half of the weights of the group's forward. */
 static int begins_anew(const struct at_trace *t, const struct grouping *g) {
     if (!g->gap.count) return 0;
     return g->done.count ? 2 * g->both >= g->done.count : 2 * g->gap.count >= t->last_forward_weights;
@@ -162,7 +169,9 @@ static void find_starts(struct at_trace *t, struct at_interval *iv) {
     }
 }
 
-/* ---- P7 -------------------------------------------------------------------------------------------------------------------- */
+/* ---- P7
+ * --------------------------------------------------------------------------------------------------------------------
+ */
 /* First forward read of a weight after the event, or -1; *repeats: some weight is read so twice. */
 static int32_t forward_after(const struct at_trace *t, struct grouping *g, const struct at_interval *iv, int32_t after,
                              int *repeats) {
@@ -177,7 +186,8 @@ static int32_t forward_after(const struct at_trace *t, struct grouping *g, const
     return first;
 }
 
-/* Cut off in mid-step: what follows the last gradient write is backward until a new forward pass begins, which is forward. */
+/* Cut off in mid-step: what follows the last gradient write is backward until a new forward pass begins, which is
+ * forward. */
 static void cut_off(struct at_trace *t, struct grouping *g, const struct at_interval *iv) {
     struct at_span *s = &t->span[iv->span0 + iv->spans - 1];
     int repeats;
@@ -198,10 +208,10 @@ static void note_optimizer_ranges(struct at_trace *t) {
         struct at_range *r = &t->range[i];
         if (!r->alive || at_is_pool(t, i)) continue;
         AT_EACH_TOUCH(t, r, a)
-            if (a->mode == AT_W && t->in_cluster[a->event] && t->event[a->event].kind == AT_KERNEL) {
-                r->overwritten_by_optimizer = 1;
-                break;
-            }
+        if (a->mode == AT_W && t->in_cluster[a->event] && t->event[a->event].kind == AT_KERNEL) {
+            r->overwritten_by_optimizer = 1;
+            break;
+        }
     }
 }
 

@@ -17,8 +17,10 @@ static void link_in(struct pool *p, struct pool_block *b) {
 }
 
 static void unlink_from(struct pool *p, struct pool_block *b) {
-    if (b->prev) b->prev->next = b->next;
-    else p->blocks = b->next;
+    if (b->prev)
+        b->prev->next = b->next;
+    else
+        p->blocks = b->next;
     if (b->next) b->next->prev = b->prev;
 }
 

@@ -49,7 +49,8 @@ static int make_ranges(struct at_trace *t, char *err, size_t err_len) {
                 return -1;
             }
             POOL_ROOM(t->pool, t->range, t->ranges, room);
-            t->range[t->ranges++] = (struct at_range){.lo = c[i], .hi = c[i + 1], .block = b, .constant = -1, .weight_like = -1};
+            t->range[t->ranges++] =
+                (struct at_range){.lo = c[i], .hi = c[i + 1], .block = b, .constant = -1, .weight_like = -1};
         }
         t->block[b].ranges = t->ranges - t->block[b].range0;
     }
@@ -64,8 +65,10 @@ static int32_t range_from(const struct at_trace *t, const struct at_block *b, in
     int32_t lo = b->range0, hi = b->range0 + b->ranges;
     while (lo < hi) {
         int32_t mid = lo + (hi - lo) / 2;
-        if (t->range[mid].lo < offset) lo = mid + 1;
-        else hi = mid;
+        if (t->range[mid].lo < offset)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     return lo;
 }
@@ -95,8 +98,8 @@ static int64_t expand(struct at_trace *t, struct at_access *access) {
                 continue;
             }
             for (int32_t r = first; r < end; r++)
-                access[n++] = (struct at_access){.event = e, .range = r, .value = -1, .buffer = i, .writer = -1,
-                                                 .mode = t->buffer[i].mode};
+                access[n++] = (struct at_access){
+                    .event = e, .range = r, .value = -1, .buffer = i, .writer = -1, .mode = t->buffer[i].mode};
         }
         if (access) ev->accesses = (int32_t)n - ev->access0;
     }

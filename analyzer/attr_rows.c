@@ -6,7 +6,8 @@
 #include <string.h>
 #include "analyzer/attr_sql.h"
 
-/* ---- slots --------------------------------------------------------------------------------------------------------- */
+/* ---- slots ---------------------------------------------------------------------------------------------------------
+ */
 static const char *const fixed_slots[] = {"A", "B", "C", "bias"};
 
 const char *rows_slot_text(const struct rows *r, int16_t slot, char buf[16]) {
@@ -37,12 +38,15 @@ static void add_operand(struct rows *r, struct row *row, struct row_operand o) {
     POOL_ROOM(r->pool, r->operand, r->operands, r->operand_room);
     o.next = -1;
     r->operand[r->operands] = o;
-    if (row->first < 0) row->first = r->operands;
-    else r->operand[row->last].next = r->operands;
+    if (row->first < 0)
+        row->first = r->operands;
+    else
+        r->operand[row->last].next = r->operands;
     row->last = r->operands++;
 }
 
-/* ---- calls ----------------------------------------------------------------------------------------------------------- */
+/* ---- calls
+ * ----------------------------------------------------------------------------------------------------------- */
 static int kind_of(const char *text) {
     if (!strcmp(text, "copy")) return AT_D2D; /* settled when the addresses are known */
     if (!strcmp(text, "memset")) return AT_MEMSET;
@@ -53,21 +57,30 @@ static int kind_of(const char *text) {
 
 static int read_calls(struct rows *r, sqlite3 *db, char *err, size_t err_len) {
     sqlite3_stmt *st;
-    if (sql_prepare(db, &st,
-                    "SELECT id, process, api, kind, device, start_ns, end_ns, thread FROM op "
-                    "WHERE status = 0 AND kind IN ('copy', 'memset', 'gemm', 'blas', 'launch', 'workspace') ORDER BY id",
-                    err, err_len))
+    if (sql_prepare(
+            db, &st,
+            "SELECT id, process, api, kind, device, start_ns, end_ns, thread FROM op "
+            "WHERE status = 0 AND kind IN ('copy', 'memset', 'gemm', 'blas', 'launch', 'workspace') ORDER BY id",
+            err, err_len))
         return -1;
     int rc;
     while ((rc = sql_row(db, st, err, err_len)) > 0) {
         POOL_ROOM(r->pool, r->row, r->rows, r->row_room);
         const char *kind = (const char *)sqlite3_column_text(st, 3);
-        r->row[r->rows++] = (struct row){
-            .library = !strcmp(kind, "gemm") || !strcmp(kind, "blas"), .kind = (int8_t)kind_of(kind),
-            .op = sqlite3_column_int64(st, 0), .process = sqlite3_column_int64(st, 1), .name = sqlite3_column_int(st, 2),
-            .device = sql_i32(st, 4),
-            .start_ns = sqlite3_column_int64(st, 5), .end_ns = sqlite3_column_int64(st, 6), .thread = sqlite3_column_int64(st, 7),
-            .first = -1, .last = -1, .cost = -1, .axis_a = -1, .axis_b = -1};
+        r->row[r->rows++] = (struct row){.library = !strcmp(kind, "gemm") || !strcmp(kind, "blas"),
+                                         .kind = (int8_t)kind_of(kind),
+                                         .op = sqlite3_column_int64(st, 0),
+                                         .process = sqlite3_column_int64(st, 1),
+                                         .name = sqlite3_column_int(st, 2),
+                                         .device = sql_i32(st, 4),
+                                         .start_ns = sqlite3_column_int64(st, 5),
+                                         .end_ns = sqlite3_column_int64(st, 6),
+                                         .thread = sqlite3_column_int64(st, 7),
+                                         .first = -1,
+                                         .last = -1,
+                                         .cost = -1,
+                                         .axis_a = -1,
+                                         .axis_b = -1};
     }
     sqlite3_finalize(st);
     return rc;
@@ -77,20 +90,24 @@ static struct row *row_find(const struct rows *r, int64_t op) {
     int32_t lo = 0, hi = r->rows;
     while (lo < hi) {
         int32_t mid = lo + (hi - lo) / 2;
-        if (r->row[mid].op < op) lo = mid + 1;
-        else hi = mid;
+        if (r->row[mid].op < op)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     return lo < r->rows && r->row[lo].op == op ? &r->row[lo] : NULL;
 }
 
-static int mode_of(enum cost_mode m) { return m == COST_EITHER ? AT_MAYBE : (int)m; }
+static int mode_of(enum cost_mode m) {
+    return m == COST_EITHER ? AT_MAYBE : (int)m;
+}
 
 /* The next group of a grouped product adds to the first one's row. */
 static void add_cost(struct rows *r, struct row *row, const struct cost *c, const char *dtype) {
     if (row->cost < 0) {
         POOL_ROOM(r->pool, r->cost, r->costs, r->cost_room);
-        r->cost[r->costs] = (struct at_cost){c->flops, c->integer_ops, c->bytes_read, c->bytes_written, dtype,
-                                             (int8_t)c->grade, (int8_t)c->matmul};
+        r->cost[r->costs] = (struct at_cost){c->flops, c->integer_ops,   c->bytes_read,    c->bytes_written,
+                                             dtype,    (int8_t)c->grade, (int8_t)c->matmul};
         row->cost = r->costs++;
         return;
     }
@@ -106,15 +123,18 @@ static void add_call(struct rows *r, struct row *row, const struct cost *c, cons
     add_cost(r, row, c, dtype);
     for (int i = 0; i < c->operands; i++) {
         const struct cost_operand *o = &c->operand[i];
-        add_operand(r, row, (struct row_operand){.address = o->address, .slot = slot_of(r, o->slot),
-                                                 .bytes = o->bytes == COST_UNKNOWN ? AT_UNKNOWN_BYTES : o->bytes,
-                                                 .mode = (int8_t)mode_of(o->mode)});
+        add_operand(r, row,
+                    (struct row_operand){.address = o->address,
+                                         .slot = slot_of(r, o->slot),
+                                         .bytes = o->bytes == COST_UNKNOWN ? AT_UNKNOWN_BYTES : o->bytes,
+                                         .mode = (int8_t)mode_of(o->mode)});
         if (!strcmp(o->slot, "A")) row->axis_a = (int8_t)o->axis;
         if (!strcmp(o->slot, "B")) row->axis_b = (int8_t)o->axis;
     }
 }
 
-/* ---- what decides number formats -------------------------------------------------------------------------------------- */
+/* ---- what decides number formats
+ * -------------------------------------------------------------------------------------- */
 struct machines {
     sqlite3_stmt *st;
     int64_t process;
@@ -139,27 +159,46 @@ static const struct cost_machine *machine_of(struct machines *m, int64_t process
 
 static int machines_open(struct machines *m, sqlite3 *db, char *err, size_t err_len) {
     *m = (struct machines){.process = -1, .device = -1};
-    return sql_prepare(db, &m->st,
-                       "SELECT CASE WHEN json_valid(p.environment) THEN "
-                       "CAST(json_extract(p.environment, '$.NVIDIA_TF32_OVERRIDE') AS TEXT) = '0' ELSE 0 END, d.cc_major "
-                       "FROM process p LEFT JOIN device d ON d.process = p.id AND d.ordinal = ?2 WHERE p.id = ?1",
-                       err, err_len);
+    return sql_prepare(
+        db, &m->st,
+        "SELECT CASE WHEN json_valid(p.environment) THEN "
+        "CAST(json_extract(p.environment, '$.NVIDIA_TF32_OVERRIDE') AS TEXT) = '0' ELSE 0 END, d.cc_major "
+        "FROM process p LEFT JOIN device d ON d.process = p.id AND d.ordinal = ?2 WHERE p.id = ?1",
+        err, err_len);
 }
 
-/* ---- detail tables --------------------------------------------------------------------------------------------------- */
+/* ---- detail tables
+ * --------------------------------------------------------------------------------------------------- */
 typedef void read_detail(struct rows *r, struct row *row, sqlite3_stmt *st, struct machines *m);
 
-static int64_t or_one(int64_t v) { return v == ACCT_NULL_I64 ? 1 : v; }
+static int64_t or_one(int64_t v) {
+    return v == ACCT_NULL_I64 ? 1 : v;
+}
 
 static void read_gemm(struct rows *r, struct row *row, sqlite3_stmt *st, struct machines *m) {
-    struct cost_gemm g = {
-        .trans_a = sql_enum(st, 1, COST_OF_trans), .trans_b = sql_enum(st, 2, COST_OF_trans), .m = sql_i64(st, 3), .n = sql_i64(st, 4),
-        .k = sql_i64(st, 5), .batch = or_one(sql_i64(st, 6)), .a = (uint64_t)sqlite3_column_int64(st, 7),
-        .b = (uint64_t)sqlite3_column_int64(st, 8), .c = (uint64_t)sqlite3_column_int64(st, 9), .lda = sql_i64(st, 10),
-        .ldb = sql_i64(st, 11), .ldc = sql_i64(st, 12), .stride_a = sql_i64(st, 13), .stride_b = sql_i64(st, 14),
-        .stride_c = sql_i64(st, 15), .a_type = sql_enum(st, 16, COST_OF_dtype), .b_type = sql_enum(st, 17, COST_OF_dtype),
-        .c_type = sql_enum(st, 18, COST_OF_dtype), .compute = sql_enum(st, 19, COST_OF_compute), .alpha = sql_enum(st, 20, COST_OF_scalar),
-        .beta = sql_enum(st, 21, COST_OF_scalar), .pointer_array = (uint32_t)sqlite3_column_int(st, 22), .math_mode = sql_i32(st, 23)};
+    struct cost_gemm g = {.trans_a = sql_enum(st, 1, COST_OF_trans),
+                          .trans_b = sql_enum(st, 2, COST_OF_trans),
+                          .m = sql_i64(st, 3),
+                          .n = sql_i64(st, 4),
+                          .k = sql_i64(st, 5),
+                          .batch = or_one(sql_i64(st, 6)),
+                          .a = (uint64_t)sqlite3_column_int64(st, 7),
+                          .b = (uint64_t)sqlite3_column_int64(st, 8),
+                          .c = (uint64_t)sqlite3_column_int64(st, 9),
+                          .lda = sql_i64(st, 10),
+                          .ldb = sql_i64(st, 11),
+                          .ldc = sql_i64(st, 12),
+                          .stride_a = sql_i64(st, 13),
+                          .stride_b = sql_i64(st, 14),
+                          .stride_c = sql_i64(st, 15),
+                          .a_type = sql_enum(st, 16, COST_OF_dtype),
+                          .b_type = sql_enum(st, 17, COST_OF_dtype),
+                          .c_type = sql_enum(st, 18, COST_OF_dtype),
+                          .compute = sql_enum(st, 19, COST_OF_compute),
+                          .alpha = sql_enum(st, 20, COST_OF_scalar),
+                          .beta = sql_enum(st, 21, COST_OF_scalar),
+                          .pointer_array = (uint32_t)sqlite3_column_int(st, 22),
+                          .math_mode = sql_i32(st, 23)};
     struct cost c;
     cost_of_gemm(&g, &c);
     if (row->cost < 0) {
@@ -174,15 +213,30 @@ static void read_gemm(struct rows *r, struct row *row, sqlite3_stmt *st, struct 
 
 static void read_blas(struct rows *r, struct row *row, sqlite3_stmt *st, struct machines *m) {
     (void)m;
-    struct cost_blas b = {
-        .routine = (const char *)sqlite3_column_text(st, 1), .type = sql_enum(st, 2, COST_OF_dtype), .m = sql_i64(st, 3),
-        .n = sql_i64(st, 4), .k = sql_i64(st, 5), .kl = sql_i64(st, 6), .ku = sql_i64(st, 7), .batch = or_one(sql_i64(st, 8)),
-        .a = (uint64_t)sqlite3_column_int64(st, 9), .b = (uint64_t)sqlite3_column_int64(st, 10),
-        .c = (uint64_t)sqlite3_column_int64(st, 11), .lda = sql_i64(st, 12), .ldb = sql_i64(st, 13), .ldc = sql_i64(st, 14),
-        .stride_a = sql_i64(st, 15), .stride_b = sql_i64(st, 16), .stride_c = sql_i64(st, 17),
-        .side = sql_enum(st, 18, COST_OF_side), .uplo = sql_enum(st, 19, COST_OF_uplo), .trans_a = sql_enum(st, 20, COST_OF_trans),
-        .trans_b = sql_enum(st, 21, COST_OF_trans), .alpha = sql_enum(st, 22, COST_OF_scalar), .beta = sql_enum(st, 23, COST_OF_scalar),
-        .pointer_array = (uint32_t)sqlite3_column_int(st, 24)};
+    struct cost_blas b = {.routine = (const char *)sqlite3_column_text(st, 1),
+                          .type = sql_enum(st, 2, COST_OF_dtype),
+                          .m = sql_i64(st, 3),
+                          .n = sql_i64(st, 4),
+                          .k = sql_i64(st, 5),
+                          .kl = sql_i64(st, 6),
+                          .ku = sql_i64(st, 7),
+                          .batch = or_one(sql_i64(st, 8)),
+                          .a = (uint64_t)sqlite3_column_int64(st, 9),
+                          .b = (uint64_t)sqlite3_column_int64(st, 10),
+                          .c = (uint64_t)sqlite3_column_int64(st, 11),
+                          .lda = sql_i64(st, 12),
+                          .ldb = sql_i64(st, 13),
+                          .ldc = sql_i64(st, 14),
+                          .stride_a = sql_i64(st, 15),
+                          .stride_b = sql_i64(st, 16),
+                          .stride_c = sql_i64(st, 17),
+                          .side = sql_enum(st, 18, COST_OF_side),
+                          .uplo = sql_enum(st, 19, COST_OF_uplo),
+                          .trans_a = sql_enum(st, 20, COST_OF_trans),
+                          .trans_b = sql_enum(st, 21, COST_OF_trans),
+                          .alpha = sql_enum(st, 22, COST_OF_scalar),
+                          .beta = sql_enum(st, 23, COST_OF_scalar),
+                          .pointer_array = (uint32_t)sqlite3_column_int(st, 24)};
     struct cost c;
     cost_of_blas(&b, &c);
     if (c.role == COST_PRODUCT) row->kind = AT_GEMM;
@@ -197,10 +251,13 @@ static void read_blas(struct rows *r, struct row *row, sqlite3_stmt *st, struct 
 
 static void read_copy(struct rows *r, struct row *row, sqlite3_stmt *st, struct machines *m) {
     (void)m;
-    struct cost_copy y = {
-        .dst = (uint64_t)sqlite3_column_int64(st, 1), .src = (uint64_t)sqlite3_column_int64(st, 2), .bytes = sql_i64(st, 3),
-        .width_bytes = sql_i64(st, 5), .height = sql_i64(st, 6), .dst_pitch_bytes = sql_i64(st, 7),
-        .src_pitch_bytes = sql_i64(st, 8)};
+    struct cost_copy y = {.dst = (uint64_t)sqlite3_column_int64(st, 1),
+                          .src = (uint64_t)sqlite3_column_int64(st, 2),
+                          .bytes = sql_i64(st, 3),
+                          .width_bytes = sql_i64(st, 5),
+                          .height = sql_i64(st, 6),
+                          .dst_pitch_bytes = sql_i64(st, 7),
+                          .src_pitch_bytes = sql_i64(st, 8)};
     struct cost c;
     cost_of_copy(&y, &c);
     uint32_t direction = sql_enum(st, 4, COST_OF_direction);
@@ -210,8 +267,11 @@ static void read_copy(struct rows *r, struct row *row, sqlite3_stmt *st, struct 
 
 static void read_memset(struct rows *r, struct row *row, sqlite3_stmt *st, struct machines *m) {
     (void)m;
-    struct cost_memset y = {.dst = (uint64_t)sqlite3_column_int64(st, 1), .bytes = sql_i64(st, 2),
-                            .width_bytes = sql_i64(st, 3), .height = sql_i64(st, 4), .pitch_bytes = sql_i64(st, 5)};
+    struct cost_memset y = {.dst = (uint64_t)sqlite3_column_int64(st, 1),
+                            .bytes = sql_i64(st, 2),
+                            .width_bytes = sql_i64(st, 3),
+                            .height = sql_i64(st, 4),
+                            .pitch_bytes = sql_i64(st, 5)};
     struct cost c;
     cost_of_memset(&y, &c);
     add_call(r, row, &c, NULL);
@@ -221,8 +281,12 @@ static void read_workspace(struct rows *r, struct row *row, sqlite3_stmt *st, st
     (void)m;
     int64_t bytes = sql_i64(st, 2);
     if (sqlite3_column_int64(st, 1) && bytes > 0)
-        add_operand(r, row, (struct row_operand){.address = (uint64_t)sqlite3_column_int64(st, 1), .bytes = bytes,
-                                                 .slot = slot_of(r, "workspace"), .mode = AT_W, .kept = 1});
+        add_operand(r, row,
+                    (struct row_operand){.address = (uint64_t)sqlite3_column_int64(st, 1),
+                                         .bytes = bytes,
+                                         .slot = slot_of(r, "workspace"),
+                                         .mode = AT_W,
+                                         .kept = 1});
 }
 
 /* Sets of a launch that the recorded tables already tell, and operands that an event's fields do not (a bias). */
@@ -231,10 +295,12 @@ static void read_buffer(struct rows *r, struct row *row, sqlite3_stmt *st, struc
     const char *mode = (const char *)sqlite3_column_text(st, 4);
     int code = !mode || *mode == '?' ? AT_MAYBE : !strcmp(mode, "rw") ? AT_RW : *mode == 'w' ? AT_W : AT_R;
     int64_t bytes = sql_i64(st, 3);
-    add_operand(r, row, (struct row_operand){.address = (uint64_t)sqlite3_column_int64(st, 2),
-                                             .bytes = bytes < 0 ? AT_UNKNOWN_BYTES : bytes,
-                                             .slot = slot_of(r, (const char *)sqlite3_column_text(st, 1)),
-                                             .mode = (int8_t)code, .kept = 1});
+    add_operand(r, row,
+                (struct row_operand){.address = (uint64_t)sqlite3_column_int64(st, 2),
+                                     .bytes = bytes < 0 ? AT_UNKNOWN_BYTES : bytes,
+                                     .slot = slot_of(r, (const char *)sqlite3_column_text(st, 1)),
+                                     .mode = (int8_t)code,
+                                     .kept = 1});
 }
 
 static const struct detail {
@@ -242,21 +308,26 @@ static const struct detail {
     read_detail *read;
 } details[] = {
     {"gemm",
-     "SELECT op, trans_a, trans_b, m, n, k, batch, a, b, c, lda, ldb, ldc, stride_a, stride_b, stride_c, a_type, b_type, "
+     "SELECT op, trans_a, trans_b, m, n, k, batch, a, b, c, lda, ldb, ldc, stride_a, stride_b, stride_c, a_type, "
+     "b_type, "
      "c_type, compute, alpha, beta, pointer_array, math_mode FROM gemm ORDER BY op, id",
      read_gemm},
     {"blas",
-     "SELECT op, routine, type, m, n, k, kl, ku, batch, a, b, c, lda, ldb, ldc, stride_a, stride_b, stride_c, side, uplo, "
+     "SELECT op, routine, type, m, n, k, kl, ku, batch, a, b, c, lda, ldb, ldc, stride_a, stride_b, stride_c, side, "
+     "uplo, "
      "trans_a, trans_b, alpha, beta, pointer_array FROM blas ORDER BY op",
      read_blas},
     {"copy",
-     "SELECT op, dst, src, bytes, direction, width_bytes, height, dst_pitch_bytes, src_pitch_bytes FROM copy ORDER BY op",
+     "SELECT op, dst, src, bytes, direction, width_bytes, height, dst_pitch_bytes, src_pitch_bytes FROM copy ORDER BY "
+     "op",
      read_copy},
     {"memset", "SELECT op, dst, bytes, width_bytes, height, pitch_bytes FROM memset ORDER BY op", read_memset},
     {"workspace", "SELECT op, address, bytes FROM workspace ORDER BY op", read_workspace},
     /* numbered slots in the order of their numbers */
-    {"op_buffer", "SELECT op, slot, address, bytes, mode FROM op_buffer WHERE address IS NOT NULL "
-     "ORDER BY op, length(slot), slot", read_buffer},
+    {"op_buffer",
+     "SELECT op, slot, address, bytes, mode FROM op_buffer WHERE address IS NOT NULL "
+     "ORDER BY op, length(slot), slot",
+     read_buffer},
 };
 
 static int read_details(struct rows *r, sqlite3 *db, struct machines *m, char *err, size_t err_len) {
@@ -275,9 +346,11 @@ static int read_details(struct rows *r, sqlite3 *db, struct machines *m, char *e
     return 0;
 }
 
-/* ---- allocations --------------------------------------------------------------------------------------------------------- */
+/* ---- allocations
+ * --------------------------------------------------------------------------------------------------------- */
 static int home_of(const char *memory) {
-    if (!memory || !strcmp(memory, "device") || !strcmp(memory, "async") || !strcmp(memory, "managed")) return AT_DEVICE;
+    if (!memory || !strcmp(memory, "device") || !strcmp(memory, "async") || !strcmp(memory, "managed"))
+        return AT_DEVICE;
     return strcmp(memory, "array") ? AT_HOST : AT_OPAQUE;
 }
 
@@ -292,11 +365,17 @@ static int read_allocs(struct rows *r, sqlite3 *db, char *err, size_t err_len) {
     int rc;
     while ((rc = sql_row(db, st, err, err_len)) > 0) {
         POOL_ROOM(r->pool, r->alloc, r->allocs, r->alloc_room);
-        r->alloc[r->allocs++] = (struct row_alloc){
-            .id = sqlite3_column_int64(st, 0), .process = sqlite3_column_int64(st, 1), .address = sqlite3_column_int64(st, 2),
-            .bytes = sqlite3_column_int64(st, 3), .home = (int8_t)home_of((const char *)sqlite3_column_text(st, 4)),
-            .alloc_ns = sqlite3_column_int64(st, 5), .free_ns = sql_i64(st, 6), .free_op = sql_i64(st, 7),
-            .of_library = (int8_t)sqlite3_column_int(st, 8), .thread = sql_i64(st, 9), .start_ns = sql_i64(st, 10)};
+        r->alloc[r->allocs++] = (struct row_alloc){.id = sqlite3_column_int64(st, 0),
+                                                   .process = sqlite3_column_int64(st, 1),
+                                                   .address = sqlite3_column_int64(st, 2),
+                                                   .bytes = sqlite3_column_int64(st, 3),
+                                                   .home = (int8_t)home_of((const char *)sqlite3_column_text(st, 4)),
+                                                   .alloc_ns = sqlite3_column_int64(st, 5),
+                                                   .free_ns = sql_i64(st, 6),
+                                                   .free_op = sql_i64(st, 7),
+                                                   .of_library = (int8_t)sqlite3_column_int(st, 8),
+                                                   .thread = sql_i64(st, 9),
+                                                   .start_ns = sql_i64(st, 10)};
     }
     sqlite3_finalize(st);
     return rc;
@@ -324,8 +403,10 @@ static void find_library_allocs(struct rows *r) {
         int32_t lo = 0, hi = n;
         while (lo < hi) {
             int32_t mid = lo + (hi - lo) / 2;
-            if (call_order(&call[mid], &want) <= 0) lo = mid + 1;
-            else hi = mid;
+            if (call_order(&call[mid], &want) <= 0)
+                lo = mid + 1;
+            else
+                hi = mid;
         }
         if (lo && call[lo - 1].thread == a->thread && a->alloc_ns <= call[lo - 1].end_ns) a->of_library = 1;
     }
@@ -334,7 +415,8 @@ static void find_library_allocs(struct rows *r) {
 
 int rows_read(struct rows *r, sqlite3 *db, char *err, size_t err_len) {
     struct machines m;
-    if (read_calls(r, db, err, err_len) || read_allocs(r, db, err, err_len) || machines_open(&m, db, err, err_len)) return -1;
+    if (read_calls(r, db, err, err_len) || read_allocs(r, db, err, err_len) || machines_open(&m, db, err, err_len))
+        return -1;
     find_library_allocs(r);
     int rc = read_details(r, db, &m, err, err_len);
     sqlite3_finalize(m.st);

@@ -12,22 +12,22 @@ struct row {
     int64_t m, n, k, batch;
     int64_t process, thread;
     int32_t name, device;
-    int32_t first, last;        /* in rows.operand, linked; -1 */
+    int32_t first, last; /* in rows.operand, linked; -1 */
     int32_t cost;
-    int8_t kind;                /* enum at_kind */
+    int8_t kind; /* enum at_kind */
     int8_t axis_a, axis_b;
-    uint8_t direction;          /* copies: as stated */
-    uint8_t library;            /* a BLAS call */
-    uint8_t idle;               /* does nothing that the rules could use */
+    uint8_t direction; /* copies: as stated */
+    uint8_t library;   /* a BLAS call */
+    uint8_t idle;      /* does nothing that the rules could use */
 };
 
 struct row_operand {
     uint64_t address;
-    int64_t bytes;              /* AT_UNKNOWN_BYTES */
+    int64_t bytes; /* AT_UNKNOWN_BYTES */
     int32_t next;
     int16_t slot;
     int8_t mode;
-    uint8_t kept;               /* is in op_buffer already */
+    uint8_t kept; /* is in op_buffer already */
 };
 
 struct row_alloc {
@@ -37,11 +37,16 @@ struct row_alloc {
 
 struct rows {
     struct pool *pool;
-    struct row *row;            int32_t rows, row_room;   /* by op id */
-    struct row_operand *operand; int32_t operands, operand_room;
-    struct at_cost *cost;       int32_t costs, cost_room;
-    struct row_alloc *alloc;    int32_t allocs, alloc_room;
-    const char **slot_name;     int32_t slot_names, slot_room; /* slot AT_SLOT_FIRST_FREE - i */
+    struct row *row;
+    int32_t rows, row_room; /* by op id */
+    struct row_operand *operand;
+    int32_t operands, operand_room;
+    struct at_cost *cost;
+    int32_t costs, cost_room;
+    struct row_alloc *alloc;
+    int32_t allocs, alloc_room;
+    const char **slot_name;
+    int32_t slot_names, slot_room; /* slot AT_SLOT_FIRST_FREE - i */
 };
 
 /* 0, or negative with one line in err. */

@@ -1,11 +1,12 @@
-/* The rules that give classes: what a report says of each, and how often each was right on simulated programs with known
- * truth (share of bytes), for the three kinds of traces. 0.99 stands for 0.999 and more; a dash (0) takes the known-sets
- * figure. RULE(name, class, text, sets known, blind, pool) */
+/* The rules that give classes: what a report says of each, and how often each was right on simulated programs with
+ * known truth (share of bytes), for the three kinds of traces. 0.99 stands for 0.999 and more; a dash (0) takes the
+ * known-sets figure. RULE(name, class, text, sets known, blind, pool) */
 RULE(PARAM, AT_PARAM, "written only by the optimizer, read in forward", 0.99, 0.99, 0.850)
 RULE(STATE, AT_OPT_STATE, "carried, only the optimizer works on it", 0.99, 0.99, 0.99)
 RULE(SCRATCH, AT_TEMPORARY, "scratch of the optimizer", 0.99, 0, 0.748)
 RULE(FROZEN, AT_PARAM, "read by GEMMs in every step, never written", 0.99, 0.99, 0.99)
-RULE(STATISTICS, AT_OTHER_CLASS, "carried and updated outside the optimizer (running statistics, counters)", 0.8, 0.6, 0.6)
+RULE(STATISTICS, AT_OTHER_CLASS, "carried and updated outside the optimizer (running statistics, counters)", 0.8, 0.6,
+     0.6)
 RULE(HOST_CONSTANT, AT_INPUT, "filled by the host once, read by the loss or by an op that writes gradients", 0.7, 0, 0)
 RULE(LIKE_PARAM, AT_PARAM, "constant, same argument of the same kernel as a param", 0.99, 0, 0.99)
 RULE(INIT_PARAM, AT_PARAM, "constant, initialised the way params are", 0.6, 0.6, 0.6)

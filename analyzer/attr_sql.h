@@ -16,9 +16,9 @@ int sql_row(sqlite3 *db, sqlite3_stmt *st, char *err, size_t err_len);
 int sql_insert(sqlite3 *db, sqlite3_stmt *st, char *err, size_t err_len);
 int sql_has_table(sqlite3 *db, const char *name);
 
-int64_t sql_i64(sqlite3_stmt *st, int column); /* ACCT_NULL_I64 for NULL */
-int32_t sql_i32(sqlite3_stmt *st, int column); /* ACCT_NULL_I32 for NULL or beyond */
+int64_t sql_i64(sqlite3_stmt *st, int column);                      /* ACCT_NULL_I64 for NULL */
+int32_t sql_i32(sqlite3_stmt *st, int column);                      /* ACCT_NULL_I32 for NULL or beyond */
 uint32_t sql_enum(sqlite3_stmt *st, int column, enum cost_enum of); /* 0 for NULL or an unknown text */
-void sql_bind(sqlite3_stmt *st, int place, int64_t value); /* NULL for ACCT_NULL_I64 */
+void sql_bind(sqlite3_stmt *st, int place, int64_t value);          /* NULL for ACCT_NULL_I64 */
 
 #endif

@@ -7,7 +7,8 @@ static void mark_step(struct at_trace *t, int32_t from, int32_t to) {
 }
 
 /* K1: more than half of the gradient bytes that this backward writes were begun anew after the one before it ended. */
-static int begins_step(const struct at_trace *t, const struct at_span *before, const struct at_span *span, int32_t *seen) {
+static int begins_step(const struct at_trace *t, const struct at_span *before, const struct at_span *span,
+                       int32_t *seen) {
     int64_t anew = 0, kept = 0;
     int32_t mark = span->first + 1;
     for (int32_t e = span->first; e <= span->last; e++) {
@@ -17,8 +18,10 @@ static int begins_step(const struct at_trace *t, const struct at_span *before, c
             const struct at_range *r = &t->range[a->range];
             if (a->mode == AT_R || seen[a->range] == mark || (!v->grad && !at_grad_like(t, a->value))) continue;
             seen[a->range] = mark;
-            if (v->birth > before->last) anew += r->hi - r->lo;
-            else kept += r->hi - r->lo;
+            if (v->birth > before->last)
+                anew += r->hi - r->lo;
+            else
+                kept += r->hi - r->lo;
         }
     }
     return anew > kept;
@@ -31,7 +34,7 @@ static void label_skipped_optimizer(struct at_trace *t, int32_t from, int32_t to
         int only = 1;
         if (ev->phase != AT_EVALUATION || ev->kind != AT_KERNEL) continue;
         AT_EACH_ACCESS(t, e, a)
-            only &= t->value[a->value].grad || t->range[a->range].hi - t->range[a->range].lo <= 4096;
+        only &= t->value[a->value].grad || t->range[a->range].hi - t->range[a->range].lo <= 4096;
         if (only) ev->phase = AT_OPTIMIZER;
     }
 }
@@ -39,7 +42,8 @@ static void label_skipped_optimizer(struct at_trace *t, int32_t from, int32_t to
 static void number_micro_batches(struct at_trace *t, const struct at_interval *iv, int32_t first, int32_t end) {
     const struct at_span *span = t->span + iv->span0;
     for (int32_t m = first; m < end; m++)
-        for (int32_t e = m ? span[m - 1].last + 1 : iv->from; e <= span[m].last; e++) t->event[e].micro_batch = m - first;
+        for (int32_t e = m ? span[m - 1].last + 1 : iv->from; e <= span[m].last; e++)
+            t->event[e].micro_batch = m - first;
 }
 
 /* Spans [first, end) of the interval are one step. */
@@ -86,7 +90,9 @@ static void split_interval(struct at_trace *t, const struct at_interval *iv, int
     take_step(t, iv, first, iv->spans);
 }
 
-/* ---- N1 -------------------------------------------------------------------------------------------------------------------- */
+/* ---- N1
+ * --------------------------------------------------------------------------------------------------------------------
+ */
 static int reads_host_input(const struct at_trace *t, int32_t e) {
     AT_EACH_ACCESS(t, e, a) {
         int32_t birth = t->value[a->value].birth;
@@ -123,8 +129,10 @@ static void inference(struct at_trace *t) {
     step = -1;
     for (int32_t e = 0; e < t->events; e++) { /* what is between two products of a pass belongs to it */
         struct at_event *ev = &t->event[e];
-        if (ev->kind == AT_GEMM) step = ev->step;
-        else if (at_is_op(ev)) ev->step = step;
+        if (ev->kind == AT_GEMM)
+            step = ev->step;
+        else if (at_is_op(ev))
+            ev->step = step;
         if (ev->kind == AT_KERNEL && (e > t->first_gemm || reads_host_input(t, e))) ev->phase = AT_FORWARD;
     }
     t->step = POOL_NEW(t->pool, struct at_step, t->steps);

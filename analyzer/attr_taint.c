@@ -4,11 +4,13 @@
 struct taint {
     struct at_trace *t;
     const struct at_span *span;
-    int32_t number;         /* of the span: marks values */
-    int8_t label;           /* blind: what the last GEMM with a weight was */
+    int32_t number; /* of the span: marks values */
+    int8_t label;   /* blind: what the last GEMM with a weight was */
 };
 
-static int is_tainted(const struct taint *x, int32_t value) { return x->t->value[value].tainted_in == x->number; }
+static int is_tainted(const struct taint *x, int32_t value) {
+    return x->t->value[value].tainted_in == x->number;
+}
 
 static void set_tainted(const struct taint *x, int32_t value) {
     x->t->value[value].tainted_in = x->number;
@@ -70,21 +72,26 @@ static void spread(const struct taint *x, int32_t e, int tainted) {
         if (a->mode == AT_MAYBE && v->birth >= 0 && v->birth < x->span->first && !v->grad &&
             t->event[e].kind == AT_KERNEL && !is_tainted(x, a->value))
             continue; /* direction not known: a forward value stays one */
-        if (tainted) set_tainted(x, a->value);
-        else if (a->mode == AT_W && is_tainted(x, a->value)) v->tainted_in = -1;
+        if (tainted)
+            set_tainted(x, a->value);
+        else if (a->mode == AT_W && is_tainted(x, a->value))
+            v->tainted_in = -1;
     }
 }
 
 static void pass_op(struct taint *x, int32_t e) {
     const struct at_trace *t = x->t;
     struct reads r = look_at(x, e);
-    int source = !r.any, tainted = r.tainted;                    /* a fill reads nothing */
-    int backward = tainted || source || !r.forward;              /* casts and transposes of weights are no recompute */
+    int source = !r.any, tainted = r.tainted;       /* a fill reads nothing */
+    int backward = tainted || source || !r.forward; /* casts and transposes of weights are no recompute */
     int other_axis = t->weight_read[e] >= 0 && !t->weight_forward[e];
-    if (t->event[e].kind == AT_GEMM && !backward && (at_is_grad_op(t, e) || other_axis)) backward = tainted = 1; /* P3b */
+    if (t->event[e].kind == AT_GEMM && !backward && (at_is_grad_op(t, e) || other_axis))
+        backward = tainted = 1;                    /* P3b */
     if (t->event[e].kind == AT_GEMM && t->blind) { /* P3d */
-        if (at_is_grad_op(t, e) || other_axis) x->label = AT_BACKWARD;
-        else if (t->weight_read[e] >= 0) x->label = AT_RECOMPUTE;
+        if (at_is_grad_op(t, e) || other_axis)
+            x->label = AT_BACKWARD;
+        else if (t->weight_read[e] >= 0)
+            x->label = AT_RECOMPUTE;
         backward = x->label == AT_BACKWARD;
     }
     t->event[e].phase = backward ? AT_BACKWARD : AT_RECOMPUTE;
@@ -97,8 +104,10 @@ void at_taint(struct at_trace *t, const struct at_interval *iv) {
         taint_turn(&x);
         for (int32_t e = x.span->first; e <= x.span->last; e++) {
             if (!at_is_op(&t->event[e])) continue;
-            if (at_is_work(&t->event[e])) pass_op(&x, e);
-            else pass_copy(&x, e);
+            if (at_is_work(&t->event[e]))
+                pass_op(&x, e);
+            else
+                pass_copy(&x, e);
         }
     }
 }

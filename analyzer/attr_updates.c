@@ -7,7 +7,8 @@ static void update(struct at_trace *t, int32_t run, int32_t range) {
     at_map_put(&t->updated, t->pool, at_pair(run, range), NULL);
 }
 
-/* ---- U1a ------------------------------------------------------------------------------------------------------------------ */
+/* ---- U1a
+ * ------------------------------------------------------------------------------------------------------------------ */
 static int is_weight_like(const struct at_trace *t, const struct at_range *r) {
     int read = 0, cleared = 0;
     AT_EACH_TOUCH(t, r, a) {
@@ -25,7 +26,8 @@ static int is_weight_like(const struct at_trace *t, const struct at_range *r) {
     return read;
 }
 
-/* ---- U2: a carried range that products read is modified ----------------------------------------------------------------- */
+/* ---- U2: a carried range that products read is modified
+ * ----------------------------------------------------------------- */
 static void find_direct_updates(struct at_trace *t) {
     for (int32_t i = 0; i < t->ranges; i++) {
         struct at_range *r = &t->range[i];
@@ -33,13 +35,16 @@ static void find_direct_updates(struct at_trace *t) {
         int weight = r->copied || (r->gemm_reads && is_weight_like(t, r));
         if (!weight) continue;
         AT_EACH_TOUCH(t, r, a)
-            if (t->event[a->event].kind == AT_KERNEL && at_modifies(a->mode) && a->event > t->first_gemm)
-                update(t, t->run[a->event], i);
+        if (t->event[a->event].kind == AT_KERNEL && at_modifies(a->mode) && a->event > t->first_gemm)
+            update(t, t->run[a->event], i);
     }
 }
 
-/* ---- U2b: a value that only products read is overwritten from a master copy ---------------------------------------------- */
-static int is_weight_value(const struct at_value *v) { return v->gemm_operand && !v->gemm_result && !v->kernel_modifies; }
+/* ---- U2b: a value that only products read is overwritten from a master copy
+ * ---------------------------------------------- */
+static int is_weight_value(const struct at_value *v) {
+    return v->gemm_operand && !v->gemm_result && !v->kernel_modifies;
+}
 
 static int overwrites_weight(const struct at_trace *t, const struct at_access *a) {
     const struct at_range *r = &t->range[a->range];
@@ -76,8 +81,8 @@ static void find_master_updates(struct at_trace *t) {
         int32_t run = t->run[e];
         masters.n = 0;
         AT_EACH_ACCESS(t, e, a)
-            if (at_is_carried(t, a->range, e) && at_map_has(&t->modified, at_pair(run, a->range)))
-                sizes_add(t->pool, &masters, at_access_bytes(t, a));
+        if (at_is_carried(t, a->range, e) && at_map_has(&t->modified, at_pair(run, a->range)))
+            sizes_add(t->pool, &masters, at_access_bytes(t, a));
         if (!masters.n) continue;
         AT_EACH_ACCESS(t, e, a) {
             if (!overwrites_weight(t, a)) continue;
@@ -89,7 +94,8 @@ static void find_master_updates(struct at_trace *t) {
     pool_give(t->pool, masters.size);
 }
 
-/* ---- the list of runs ---------------------------------------------------------------------------------------------------- */
+/* ---- the list of runs
+ * ---------------------------------------------------------------------------------------------------- */
 static int i32_order(const void *a, const void *b) {
     int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
     return (x > y) - (x < y);
@@ -124,12 +130,13 @@ static void keep_large_runs(struct at_trace *t) {
     t->updated = kept;
 }
 
-/* ---- U5: momentum that is updated apart from its weights (Muon) ------------------------------------------------------------ */
+/* ---- U5: momentum that is updated apart from its weights (Muon)
+ * ------------------------------------------------------------ */
 struct state_search {
-    struct at_map sizes;    /* of updated weights, their halves and doubles */
-    int64_t distinct;       /* sizes of updated weights */
-    struct at_map state;    /* (run, range): candidate */
-    struct at_map refused;  /* runs in which a kernel that works on a candidate also writes something else */
+    struct at_map sizes;   /* of updated weights, their halves and doubles */
+    int64_t distinct;      /* sizes of updated weights */
+    struct at_map state;   /* (run, range): candidate */
+    struct at_map refused; /* runs in which a kernel that works on a candidate also writes something else */
 };
 
 static void note_weight_sizes(struct at_trace *t, struct state_search *s) {
@@ -183,23 +190,22 @@ static void find_state_updates(struct at_trace *t) {
             update(t, (int32_t)(s.state.key[i] >> 32), -1);
 }
 
-/* ---- U4: a single update run shows nothing carried -------------------------------------------------------------------------
- * State is what the updating functions write, less what they only read. One function may do both (an axpy adds a gradient to
- * a momentum, then the momentum to a weight): what it writes in the update run itself stays. */
+/* ---- U4: a single update run shows nothing carried
+ * ------------------------------------------------------------------------- State is what the updating functions write,
+ * less what they only read. One function may do both (an axpy adds a gradient to a momentum, then the momentum to a
+ * weight): what it writes in the update run itself stays. */
 static void single_update(struct at_trace *t) {
     enum { KEEP = 1, DROP = 2, WRITTEN_HERE = 4 };
     int32_t run = t->update_run[0];
     struct at_map updates = {0};
     uint8_t *fate = POOL_NEW(t->pool, uint8_t, t->ranges);
     for (int32_t e = 0; e < t->events; e++)
-        if (t->event[e].kind == AT_KERNEL)
-            AT_EACH_ACCESS(t, e, a)
-                if (at_writes(a->mode) && at_map_has(&t->updated, at_pair(run, a->range)))
-                    at_map_put(&updates, t->pool, (uint32_t)t->event[e].name, NULL);
+        if (t->event[e].kind == AT_KERNEL) AT_EACH_ACCESS(t, e, a)
+    if (at_writes(a->mode) && at_map_has(&t->updated, at_pair(run, a->range)))
+        at_map_put(&updates, t->pool, (uint32_t)t->event[e].name, NULL);
     for (int32_t e = 0; e < t->events; e++)
-        if (t->event[e].kind == AT_KERNEL && at_map_has(&updates, (uint32_t)t->event[e].name))
-            AT_EACH_ACCESS(t, e, a)
-                fate[a->range] |= a->mode == AT_R ? DROP : t->run[e] == run ? KEEP | WRITTEN_HERE : KEEP;
+        if (t->event[e].kind == AT_KERNEL && at_map_has(&updates, (uint32_t)t->event[e].name)) AT_EACH_ACCESS(t, e, a)
+    fate[a->range] |= a->mode == AT_R ? DROP : t->run[e] == run ? KEEP | WRITTEN_HERE : KEEP;
     struct at_map left = {0};
     for (int32_t i = 0; i < t->ranges; i++) {
         int weight = at_map_has(&t->updated, at_pair(run, i));

@@ -13,7 +13,8 @@ int at_class_of_rule(int rule) {
     return class_of[rule];
 }
 
-/* ---- prepared once ----------------------------------------------------------------------------------------------------- */
+/* ---- prepared once
+ * ----------------------------------------------------------------------------------------------------- */
 static void number_stretches(struct at_trace *t) {
     int32_t n = 0, phase = -1;
     t->stretch = POOL_NEW(t->pool, int32_t, t->events);
@@ -27,7 +28,9 @@ static void number_stretches(struct at_trace *t) {
 }
 
 /* A hash of block and offset; equal for two places with a chance of 2^-64. */
-static uint64_t place_of(const struct at_buffer *u) { return at_mix((uint64_t)u->block) ^ (uint64_t)u->offset; }
+static uint64_t place_of(const struct at_buffer *u) {
+    return at_mix((uint64_t)u->block) ^ (uint64_t)u->offset;
+}
 
 /* Which gradient is the memory at an address added to? */
 static void note_fed(struct at_trace *t) {
@@ -36,14 +39,16 @@ static void note_fed(struct at_trace *t) {
         int32_t into = -1;
         if (ev->kind != AT_KERNEL || t->in_cluster[e] || ev->buffers > 3) continue;
         AT_EACH_ACCESS(t, e, a)
-            if (into < 0 && at_writes(a->mode) && t->value[a->value].grad) into = a->range;
+        if (into < 0 && at_writes(a->mode) && t->value[a->value].grad) into = a->range;
         if (into < 0) continue;
         for (int32_t i = ev->buffer0; i < ev->buffer0 + ev->buffers; i++) {
             int fresh;
             if (t->buffer[i].mode != AT_R && t->buffer[i].mode != AT_MAYBE) continue;
             int64_t *fed = at_map_put(&t->fed, t->pool, place_of(&t->buffer[i]), &fresh);
-            if (fresh) *fed = into + 1;
-            else if (*fed != into + 1) *fed = -1;
+            if (fresh)
+                *fed = into + 1;
+            else if (*fed != into + 1)
+                *fed = -1;
         }
     }
 }
@@ -53,7 +58,8 @@ void at_value_class_prepare(struct at_trace *t) {
     if (t->gemms) note_fed(t);
 }
 
-/* ---- questions ----------------------------------------------------------------------------------------------------------- */
+/* ---- questions
+ * ----------------------------------------------------------------------------------------------------------- */
 /* Values that begin at this address are added to more than one gradient. */
 static int is_shared_addend(const struct at_trace *t, const struct at_value *v) {
     AT_EACH_TOUCH(t, v, a) {
@@ -66,9 +72,9 @@ static int is_shared_addend(const struct at_trace *t, const struct at_value *v) 
 static int adds_to_gradient(const struct at_trace *t, const struct at_access *from) {
     int64_t bytes = at_access_bytes(t, from);
     AT_EACH_ACCESS(t, from->event, a)
-        if (a->range != from->range && at_writes(a->mode) && t->value[a->value].grad &&
-            at_same_count(at_access_bytes(t, a), bytes))
-            return 1;
+    if (a->range != from->range && at_writes(a->mode) && t->value[a->value].grad &&
+        at_same_count(at_access_bytes(t, a), bytes))
+        return 1;
     return 0;
 }
 
@@ -101,7 +107,7 @@ static int part_of_input(const struct at_trace *t, const struct at_value *v) {
     AT_EACH_ACCESS(t, v->birth, a) {
         if (n++ == 64) return 0;
         AT_EACH_TOUCH(t, &t->value[a->value], b)
-            if (at_is_work(&t->event[b->event]) && BIT(t->event[b->event].phase) & TRAINING) return 1;
+        if (at_is_work(&t->event[b->event]) && BIT(t->event[b->event].phase) & TRAINING) return 1;
     }
     return 0;
 }
@@ -110,11 +116,12 @@ static int part_of_input(const struct at_trace *t, const struct at_value *v) {
 static int made_by_loss(const struct at_trace *t, const struct at_value *v) {
     if (v->birth < 0) return 0;
     AT_EACH_TOUCH(t, v, a)
-        if (a->event != v->birth && a->mode != AT_R && t->event[a->event].phase != AT_BACKWARD) return 0;
+    if (a->event != v->birth && a->mode != AT_R && t->event[a->event].phase != AT_BACKWARD) return 0;
     return 1;
 }
 
-/* ---- the decision ----------------------------------------------------------------------------------------------------------- */
+/* ---- the decision
+ * ----------------------------------------------------------------------------------------------------------- */
 struct facts {
     unsigned read, written; /* phases of products and kernels that do so */
     unsigned kinds;         /* of all writers */
@@ -132,7 +139,8 @@ static struct facts facts_of(const struct at_trace *t, const struct at_value *v)
 }
 
 static enum at_rule forward_rule(const struct at_trace *t, const struct at_value *v, const struct facts *f) {
-    if (v->taint && !(f->written & (BIT(AT_BACKWARD) | BIT(AT_RECOMPUTE))) && made_by_loss(t, v)) return AT_RULE_LOSS_GRAD;
+    if (v->taint && !(f->written & (BIT(AT_BACKWARD) | BIT(AT_RECOMPUTE))) && made_by_loss(t, v))
+        return AT_RULE_LOSS_GRAD;
     if (f->read & BIT(AT_BACKWARD) || (f->written & BIT(AT_FORWARD) && f->read & BIT(AT_RECOMPUTE)))
         return AT_RULE_ACTIVATION;
     return dies_in_phase(t, v) ? AT_RULE_WITHIN_PHASE : AT_RULE_OUTLIVES;
@@ -150,7 +158,7 @@ static enum at_rule cleared_rule(const struct facts *f) {
 
 static int outside_training(const struct at_trace *t, const struct at_range *r) {
     AT_EACH_TOUCH(t, r, a)
-        if (a->event >= t->first_gemm && t->event[a->event].kind != AT_GEMM) return 0;
+    if (a->event >= t->first_gemm && t->event[a->event].kind != AT_GEMM) return 0;
     return 1;
 }
 
@@ -178,7 +186,8 @@ static enum at_rule rule_of(const struct at_trace *t, const struct at_value *v) 
 
 struct at_verdict at_value_class(struct at_trace *t, int32_t value) {
     enum at_rule rule = rule_of(t, &t->value[value]);
-    int vague = rule == AT_RULE_NONE || rule == AT_RULE_CLEARED || rule == AT_RULE_OUTSIDE || rule == AT_RULE_HOST_OTHER;
+    int vague =
+        rule == AT_RULE_NONE || rule == AT_RULE_CLEARED || rule == AT_RULE_OUTSIDE || rule == AT_RULE_HOST_OTHER;
     if (!t->steps && vague) rule = AT_RULE_NO_STEP;
     return (struct at_verdict){.from = 0, .until = AT_END, .cls = (int8_t)at_class_of_rule(rule), .rule = (int8_t)rule};
 }

@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- touches: the accesses of each range in issue order ---------------------------------------------------------------- */
+/* ---- touches: the accesses of each range in issue order
+ * ---------------------------------------------------------------- */
 static void list_touches(struct at_trace *t) {
     for (int32_t i = 0; i < t->accesses; i++) t->range[t->access[i].range].touches++;
     int32_t n = 0;
@@ -20,7 +21,8 @@ static void list_touches(struct at_trace *t) {
     }
 }
 
-/* ---- values -------------------------------------------------------------------------------------------------------------- */
+/* ---- values
+ * -------------------------------------------------------------------------------------------------------------- */
 static void note_use(const struct at_trace *t, struct at_value *v, const struct at_access *a) {
     int kind = t->event[a->event].kind;
     if (kind == AT_KERNEL && a->mode == AT_RW) v->kernel_modifies = 1;
@@ -42,8 +44,12 @@ static void values_of_range(struct at_trace *t, int32_t r, int32_t *room) {
         if (a->event != last_event) before = writer;
         if (i == range->touch0 || (a->mode == AT_W && a->event != last_event)) {
             POOL_ROOM(t->pool, t->value, t->values, *room);
-            t->value[t->values++] = (struct at_value){.range = r, .touch0 = i, .birth = at_writes(a->mode) ? a->event : -1,
-                                                      .copy_of = -1, .tainted_in = -1, .needed_in = -1,
+            t->value[t->values++] = (struct at_value){.range = r,
+                                                      .touch0 = i,
+                                                      .birth = at_writes(a->mode) ? a->event : -1,
+                                                      .copy_of = -1,
+                                                      .tainted_in = -1,
+                                                      .needed_in = -1,
                                                       .only_host_writes = 1};
         }
         struct at_value *v = &t->value[t->values - 1];
@@ -57,7 +63,8 @@ static void values_of_range(struct at_trace *t, int32_t r, int32_t *room) {
     range->values = t->values - range->value0;
 }
 
-/* ---- products ------------------------------------------------------------------------------------------------------------ */
+/* ---- products
+ * ------------------------------------------------------------------------------------------------------------ */
 static void list_gemms(struct at_trace *t) {
     t->run = POOL_NEW(t->pool, int32_t, t->events);
     t->gemm = POOL_NEW(t->pool, int32_t, t->events);
@@ -94,7 +101,8 @@ static void mark_alive(struct at_trace *t) {
     int32_t last = t->gemm[t->gemms - 1];
     for (int32_t r = 0; r < t->ranges; r++) {
         const struct at_block *b = &t->block[t->range[r].block];
-        int32_t until = b->dead < t->events ? b->dead : t->events, from = b->born > t->first_gemm ? b->born : t->first_gemm;
+        int32_t until = b->dead < t->events ? b->dead : t->events,
+                from = b->born > t->first_gemm ? b->born : t->first_gemm;
         t->range[r].alive = until - from >= 0.3 * (t->events - t->first_gemm) || (b->dead == AT_END && b->born > last);
     }
 }
@@ -108,7 +116,8 @@ void at_values(struct at_trace *t) {
     mark_alive(t);
 }
 
-/* ---- questions ----------------------------------------------------------------------------------------------------------- */
+/* ---- questions
+ * ----------------------------------------------------------------------------------------------------------- */
 int at_same_count(int64_t x, int64_t y) {
     static const double ratios[] = {0.25, 0.5, 1, 2, 4};
     double q = (double)x / (double)(y > 1 ? y : 1);
@@ -126,7 +135,9 @@ int at_is_carried(const struct at_trace *t, int32_t range, int32_t event) {
     return t->range[range].carried && event >= t->range[range].carried_from;
 }
 
-int at_is_pool(const struct at_trace *t, int32_t range) { return t->block[t->range[range].block].pool; }
+int at_is_pool(const struct at_trace *t, int32_t range) {
+    return t->block[t->range[range].block].pool;
+}
 
 /* The value that a pure write of this access ended; -1. */
 int32_t at_previous_value(const struct at_trace *t, const struct at_access *a) {
@@ -144,8 +155,10 @@ int32_t at_touch_from(const struct at_trace *t, int32_t touch0, int32_t touches,
     int32_t lo = touch0, hi = touch0 + touches;
     while (lo < hi) {
         int32_t mid = lo + (hi - lo) / 2;
-        if (t->access[t->touch[mid]].event < event) lo = mid + 1;
-        else hi = mid;
+        if (t->access[t->touch[mid]].event < event)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     return lo;
 }

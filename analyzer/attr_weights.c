@@ -8,8 +8,10 @@ static int32_t clusters_before(const struct at_trace *t, int32_t event) {
     int32_t lo = 0, hi = t->clusters;
     while (lo < hi) {
         int32_t mid = lo + (hi - lo) / 2;
-        if (t->cluster[mid].last <= event) lo = mid + 1;
-        else hi = mid;
+        if (t->cluster[mid].last <= event)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     return lo;
 }
@@ -54,7 +56,9 @@ static void find_frozen(struct at_trace *t) {
     pool_give(t->pool, factor);
 }
 
-/* ---- W3 --------------------------------------------------------------------------------------------------------------------- */
+/* ---- W3
+ * ---------------------------------------------------------------------------------------------------------------------
+ */
 struct use { /* a product reads the weight or a copy of it */
     int32_t range, event;
     int8_t axis;
@@ -100,8 +104,10 @@ static void vote(struct ballot *b, int32_t event) {
     int32_t lo = 0, hi = b->uses;
     while (lo < hi) {
         int32_t mid = lo + (hi - lo) / 2;
-        if (b->use[mid].event < event) lo = mid + 1;
-        else hi = mid;
+        if (b->use[mid].event < event)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     if (lo == b->uses || b->use[lo].axis < 0) return;
     int8_t axis = b->use[lo].axis;
@@ -115,7 +121,7 @@ static int axis_of(const struct at_trace *t, int32_t range, const struct use *us
     vote(&b, t->first_gemm);
     if (r->weight) {
         AT_EACH_TOUCH(t, r, a)
-            if (t->event[a->event].kind == AT_KERNEL && at_writes(a->mode) && t->in_cluster[a->event]) vote(&b, a->event);
+        if (t->event[a->event].kind == AT_KERNEL && at_writes(a->mode) && t->in_cluster[a->event]) vote(&b, a->event);
     } else {
         for (int32_t k = 0; k < t->clusters; k++) vote(&b, t->cluster[k].last);
     }
@@ -135,7 +141,8 @@ static void find_axes(struct at_trace *t) {
     pool_give(t->pool, use);
 }
 
-/* ---- which weight a product reads: a copied one first, then a trained one, then a frozen one ----------------------------------- */
+/* ---- which weight a product reads: a copied one first, then a trained one, then a frozen one
+ * ----------------------------------- */
 static void read_of_gemm(struct at_trace *t, int32_t e) {
     const struct at_access *best = NULL;
     int32_t weight = -1;
@@ -168,5 +175,6 @@ void at_weights(struct at_trace *t) {
         read_of_gemm(t, t->gemm[i]);
         if (t->weight_read[t->gemm[i]] >= 0) t->first_weight_read = t->gemm[i];
     }
-    for (int32_t r = 0; r < t->ranges; r++) t->range[r].constant = -1; /* now that the first read of a weight is known */
+    for (int32_t r = 0; r < t->ranges; r++)
+        t->range[r].constant = -1; /* now that the first read of a weight is known */
 }

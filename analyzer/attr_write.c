@@ -11,11 +11,14 @@ struct writer {
     size_t err_len;
 };
 
-static const char *const phase_names[AT_PHASES] = {[AT_FORWARD] = "forward", [AT_BACKWARD] = "backward",
-                                                   [AT_RECOMPUTE] = "recompute", [AT_OPTIMIZER] = "optimizer",
+static const char *const phase_names[AT_PHASES] = {[AT_FORWARD] = "forward",
+                                                   [AT_BACKWARD] = "backward",
+                                                   [AT_RECOMPUTE] = "recompute",
+                                                   [AT_OPTIMIZER] = "optimizer",
                                                    [AT_EVALUATION] = "evaluation"};
 
-/* ---- steps and phases ------------------------------------------------------------------------------------------------------ */
+/* ---- steps and phases
+ * ------------------------------------------------------------------------------------------------------ */
 struct extent {
     int32_t first, last; /* events; first -1: none */
 };
@@ -23,8 +26,8 @@ struct extent {
 struct step_rows {
     struct extent ops;
     int32_t micro_batches;
-    int64_t tokens;         /* ACCT_NULL_I64 */
-    struct extent *phase;   /* [micro-batch * AT_PHASES + phase] */
+    int64_t tokens;       /* ACCT_NULL_I64 */
+    struct extent *phase; /* [micro-batch * AT_PHASES + phase] */
 };
 
 static void widen(struct extent *x, int32_t e) {
@@ -33,11 +36,13 @@ static void widen(struct extent *x, int32_t e) {
 }
 
 /* The optimizer works once a step, whatever its micro-batches. */
-static int32_t micro_batch_of(const struct at_event *e) { return e->phase == AT_OPTIMIZER ? 0 : e->micro_batch; }
+static int32_t micro_batch_of(const struct at_event *e) {
+    return e->phase == AT_OPTIMIZER ? 0 : e->micro_batch;
+}
 
 static int reads_in_step(const struct at_trace *t, int32_t value, int32_t step) {
     AT_EACH_TOUCH(t, &t->value[value], a)
-        if (at_reads(a->mode) && t->event[a->event].step == step && t->event[a->event].phase != AT_OTHER) return 1;
+    if (at_reads(a->mode) && t->event[a->event].step == step && t->event[a->event].phase != AT_OTHER) return 1;
     return 0;
 }
 
@@ -75,7 +80,7 @@ static int64_t rows_of(const struct at_trace *t, int32_t e) {
 
 struct token_count {
     int64_t sum;
-    int32_t next;           /* micro-batch whose first forward product is awaited */
+    int32_t next; /* micro-batch whose first forward product is awaited */
 };
 
 static void count_tokens(const struct at_trace *t, int32_t e, struct token_count *c) {
@@ -125,7 +130,8 @@ static int write_phases(const struct writer *w, sqlite3_stmt *st, int32_t step, 
     return 0;
 }
 
-static int write_step(const struct writer *w, sqlite3_stmt *st, int32_t step, const struct step_rows *s, int64_t start_ns) {
+static int write_step(const struct writer *w, sqlite3_stmt *st, int32_t step, const struct step_rows *s,
+                      int64_t start_ns) {
     const struct at_event *first = &w->t->event[s->ops.first], *last = &w->t->event[s->ops.last];
     sqlite3_bind_int(st, 1, step);
     sqlite3_bind_int64(st, 2, start_ns);
@@ -142,11 +148,13 @@ static int write_steps(const struct writer *w) {
     sqlite3_stmt *step = NULL, *phase = NULL;
     int rc = sql_prepare(w->db, &step,
                          "INSERT INTO step(id, start_ns, end_ns, first_op, last_op, micro_batches, tokens, complete) "
-                         "VALUES(?, ?, ?, ?, ?, ?, ?, ?)", w->err, w->err_len);
+                         "VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
+                         w->err, w->err_len);
     if (!rc)
         rc = sql_prepare(w->db, &phase,
                          "INSERT INTO phase(step, name, micro_batch, start_ns, end_ns, first_op, last_op) "
-                         "VALUES(?, ?, ?, ?, ?, ?, ?)", w->err, w->err_len);
+                         "VALUES(?, ?, ?, ?, ?, ?, ?)",
+                         w->err, w->err_len);
     int64_t end_ns = ACCT_NULL_I64;
     for (int32_t i = 0, e = 0; i < w->t->steps && !rc; i++) {
         struct step_rows s;
@@ -162,13 +170,15 @@ static int write_steps(const struct writer *w) {
     return rc;
 }
 
-/* ---- op_cost ------------------------------------------------------------------------------------------------------------- */
-static const char *const grades[] = {[COST_EXACT] = "exact", [COST_SAMPLED] = "sampled", [COST_BOUND] = "bound",
-                                     [COST_UNCOUNTED] = "uncounted"};
+/* ---- op_cost
+ * ------------------------------------------------------------------------------------------------------------- */
+static const char *const grades[] = {
+    [COST_EXACT] = "exact", [COST_SAMPLED] = "sampled", [COST_BOUND] = "bound", [COST_UNCOUNTED] = "uncounted"};
 
 static int write_cost(const struct writer *w, sqlite3_stmt *st, const struct at_event *e) {
     /* a launch: counted once its kernel can be read */
-    static const struct at_cost uncounted = {COST_UNKNOWN, COST_UNKNOWN, COST_UNKNOWN, COST_UNKNOWN, NULL, COST_UNCOUNTED, 0};
+    static const struct at_cost uncounted = {
+        COST_UNKNOWN, COST_UNKNOWN, COST_UNKNOWN, COST_UNKNOWN, NULL, COST_UNCOUNTED, 0};
     const struct at_cost *c = e->cost >= 0 ? &w->t->cost[e->cost] : &uncounted;
     int in_step = e->step >= 0;
     const char *phase = in_step || e->phase == AT_EVALUATION ? phase_names[e->phase] : NULL;
@@ -190,7 +200,8 @@ static int write_costs(const struct writer *w) {
     sqlite3_stmt *st;
     if (sql_prepare(w->db, &st,
                     "INSERT INTO op_cost(op, step, phase, micro_batch, dtype, flops, integer_ops, matmul, bytes_read, "
-                    "bytes_written, grade) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", w->err, w->err_len))
+                    "bytes_written, grade) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    w->err, w->err_len))
         return -1;
     int rc = 0;
     for (int32_t i = 0; i < w->t->events && !rc; i++)
@@ -199,11 +210,18 @@ static int write_costs(const struct writer *w) {
     return rc;
 }
 
-/* ---- alloc_class --------------------------------------------------------------------------------------------------------- */
-static const char *const class_names[AT_CLASSES] = {
-    [AT_PARAM] = "param", [AT_GRAD] = "grad", [AT_OPT_STATE] = "optimizer", [AT_ACTIVATION] = "activation",
-    [AT_ACTIVATION_GRAD] = "activation_grad", [AT_INPUT] = "input", [AT_WORKSPACE] = "workspace",
-    [AT_TEMPORARY] = "temporary", [AT_OTHER_CLASS] = "other", [AT_UNKNOWN] = "unknown"};
+/* ---- alloc_class
+ * --------------------------------------------------------------------------------------------------------- */
+static const char *const class_names[AT_CLASSES] = {[AT_PARAM] = "param",
+                                                    [AT_GRAD] = "grad",
+                                                    [AT_OPT_STATE] = "optimizer",
+                                                    [AT_ACTIVATION] = "activation",
+                                                    [AT_ACTIVATION_GRAD] = "activation_grad",
+                                                    [AT_INPUT] = "input",
+                                                    [AT_WORKSPACE] = "workspace",
+                                                    [AT_TEMPORARY] = "temporary",
+                                                    [AT_OTHER_CLASS] = "other",
+                                                    [AT_UNKNOWN] = "unknown"};
 
 static const struct rule_text {
     const char *text;
@@ -278,7 +296,8 @@ static int write_classes(const struct writer *w) {
     sqlite3_stmt *st;
     if (sql_prepare(w->db, &st,
                     "INSERT INTO alloc_class(alloc, offset, bytes, from_ns, until_ns, class, confidence, rule) "
-                    "VALUES(?, ?, ?, ?, ?, ?, ?, ?)", w->err, w->err_len))
+                    "VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
+                    w->err, w->err_len))
         return -1;
     int rc = 0;
     double factor = trust(w->t);

@@ -1,5 +1,5 @@
-/* The BLAS routines but GEMM: one row each says what it counts and how it uses its operands; the families say what shape
- * the operands have. */
+/* The BLAS routines but GEMM: one row each says what it counts and how it uses its operands; the families say what
+ * shape the operands have. */
 #include "analyzer/cost_model.h"
 
 #include <string.h>
@@ -7,18 +7,43 @@
 typedef __int128 wide;
 
 /* FLOPs of one real problem. */
-static wide f_zero(const struct cost_blas *b) { (void)b; return 0; }
-static wide f_n(const struct cost_blas *b) { return b->n; }
-static wide f_2n(const struct cost_blas *b) { return (wide)2 * b->n; }
-static wide f_6n(const struct cost_blas *b) { return (wide)6 * b->n; }
-static wide f_mn(const struct cost_blas *b) { return (wide)b->m * b->n; }
-static wide f_2mn(const struct cost_blas *b) { return (wide)2 * b->m * b->n; }
-static wide f_nn(const struct cost_blas *b) { return (wide)b->n * b->n; }
-static wide f_2nn(const struct cost_blas *b) { return (wide)2 * b->n * b->n; }
-static wide f_tri(const struct cost_blas *b) { return (wide)b->n * (b->n + 1); }
-static wide f_2tri(const struct cost_blas *b) { return (wide)2 * b->n * (b->n + 1); }
-static wide f_syrk(const struct cost_blas *b) { return (wide)b->k * b->n * (b->n + 1); }
-static wide f_syr2k(const struct cost_blas *b) { return b->k ? (wide)2 * b->k * b->n * b->n + b->n : 0; }
+static wide f_zero(const struct cost_blas *b) {
+    (void)b;
+    return 0;
+}
+static wide f_n(const struct cost_blas *b) {
+    return b->n;
+}
+static wide f_2n(const struct cost_blas *b) {
+    return (wide)2 * b->n;
+}
+static wide f_6n(const struct cost_blas *b) {
+    return (wide)6 * b->n;
+}
+static wide f_mn(const struct cost_blas *b) {
+    return (wide)b->m * b->n;
+}
+static wide f_2mn(const struct cost_blas *b) {
+    return (wide)2 * b->m * b->n;
+}
+static wide f_nn(const struct cost_blas *b) {
+    return (wide)b->n * b->n;
+}
+static wide f_2nn(const struct cost_blas *b) {
+    return (wide)2 * b->n * b->n;
+}
+static wide f_tri(const struct cost_blas *b) {
+    return (wide)b->n * (b->n + 1);
+}
+static wide f_2tri(const struct cost_blas *b) {
+    return (wide)2 * b->n * (b->n + 1);
+}
+static wide f_syrk(const struct cost_blas *b) {
+    return (wide)b->k * b->n * (b->n + 1);
+}
+static wide f_syr2k(const struct cost_blas *b) {
+    return b->k ? (wide)2 * b->k * b->n * b->n + b->n : 0;
+}
 
 static wide f_symm(const struct cost_blas *b) {
     return b->side == ACCT_side_RIGHT ? (wide)2 * b->m * b->n * b->n : (wide)2 * b->m * b->m * b->n;
@@ -39,16 +64,22 @@ static wide band(int64_t m, int64_t n, int64_t kl, int64_t ku) {
     if (kl < 0 || ku < 0) return -1;
     return (wide)m * n - corner(n - 1 - ku, m) - corner(m - 1 - kl, n);
 }
-static wide f_gbmv(const struct cost_blas *b) { return 2 * band(b->m, b->n, b->kl, b->ku); }
-static wide f_sbmv(const struct cost_blas *b) { return 2 * band(b->n, b->n, b->k, b->k); }
+static wide f_gbmv(const struct cost_blas *b) {
+    return 2 * band(b->m, b->n, b->kl, b->ku);
+}
+static wide f_sbmv(const struct cost_blas *b) {
+    return 2 * band(b->n, b->n, b->k, b->k);
+}
 /* A triangular band: the diagonal multiplies (divides), all else is a multiply-add. */
-static wide f_tbmv(const struct cost_blas *b) { return 2 * band(b->n, b->n, b->k, 0) - b->n; }
+static wide f_tbmv(const struct cost_blas *b) {
+    return 2 * band(b->n, b->n, b->k, 0) - b->n;
+}
 
 /* Shapes: what the operands a, b, c are. */
 enum shape {
-    V_X,      /* a = x                     V_XY: a = x, b = y                */
+    V_X, /* a = x                     V_XY: a = x, b = y                */
     V_XY,
-    V_X_RES,  /* a = x, c = scalar         V_XY_RES: a = x, b = y, c = scalar */
+    V_X_RES, /* a = x, c = scalar         V_XY_RES: a = x, b = y, c = scalar */
     V_XY_RES,
     MV,       /* A m×n, b = x, c = y by trans_a */
     MV_SQ,    /* A n×n special, b = x, c = y */
@@ -70,39 +101,64 @@ struct routine {
     const char *name;
     wide (*flops)(const struct cost_blas *);
     enum shape shape;
-    enum form form;           /* of A */
+    enum form form; /* of A */
     enum cost_role role;
-    enum cost_mode x, y;      /* at level 1; at other levels beta decides */
+    enum cost_mode x, y; /* at level 1; at other levels beta decides */
 };
 
 static const struct routine routines[] = {
-    {"axpy", f_2n, V_XY, FULL, COST_KERNEL, COST_R, COST_RW},   {"scal", f_n, V_X, FULL, COST_KERNEL, COST_RW, 0},
-    {"copy", f_zero, V_XY, FULL, COST_COPY, COST_R, COST_W},    {"swap", f_zero, V_XY, FULL, COST_KERNEL, COST_RW, COST_RW},
-    {"dot", f_2n, V_XY_RES, FULL, COST_KERNEL, COST_R, COST_R}, {"dotu", f_2n, V_XY_RES, FULL, COST_KERNEL, COST_R, COST_R},
+    {"axpy", f_2n, V_XY, FULL, COST_KERNEL, COST_R, COST_RW},
+    {"scal", f_n, V_X, FULL, COST_KERNEL, COST_RW, 0},
+    {"copy", f_zero, V_XY, FULL, COST_COPY, COST_R, COST_W},
+    {"swap", f_zero, V_XY, FULL, COST_KERNEL, COST_RW, COST_RW},
+    {"dot", f_2n, V_XY_RES, FULL, COST_KERNEL, COST_R, COST_R},
+    {"dotu", f_2n, V_XY_RES, FULL, COST_KERNEL, COST_R, COST_R},
     {"dotc", f_2n, V_XY_RES, FULL, COST_KERNEL, COST_R, COST_R},
-    {"nrm2", f_2n, V_X_RES, FULL, COST_KERNEL, COST_R, 0},      {"asum", f_n, V_X_RES, FULL, COST_KERNEL, COST_R, 0},
-    {"amax", f_zero, V_X_RES, FULL, COST_KERNEL, COST_R, 0},    {"amin", f_zero, V_X_RES, FULL, COST_KERNEL, COST_R, 0},
-    {"iamax", f_zero, V_X_RES, FULL, COST_KERNEL, COST_R, 0},   {"iamin", f_zero, V_X_RES, FULL, COST_KERNEL, COST_R, 0},
-    {"rot", f_6n, V_XY, FULL, COST_KERNEL, COST_RW, COST_RW},   {"rotm", f_6n, V_XY, FULL, COST_KERNEL, COST_RW, COST_RW},
-    {"gemv", f_2mn, MV, FULL, COST_KERNEL, 0, 0},               {"gbmv", f_gbmv, MV, BAND, COST_KERNEL, 0, 0},
-    {"symv", f_2nn, MV_SQ, TRIANGLE, COST_KERNEL, 0, 0},        {"hemv", f_2nn, MV_SQ, TRIANGLE, COST_KERNEL, 0, 0},
-    {"spmv", f_2nn, MV_SQ, PACKED, COST_KERNEL, 0, 0},          {"hpmv", f_2nn, MV_SQ, PACKED, COST_KERNEL, 0, 0},
-    {"sbmv", f_sbmv, MV_SQ, BAND, COST_KERNEL, 0, 0},           {"hbmv", f_sbmv, MV_SQ, BAND, COST_KERNEL, 0, 0},
-    {"trmv", f_nn, MV_IN, TRIANGLE, COST_KERNEL, 0, 0},         {"trsv", f_nn, MV_IN, TRIANGLE, COST_KERNEL, 0, 0},
-    {"tpmv", f_nn, MV_IN, PACKED, COST_KERNEL, 0, 0},           {"tpsv", f_nn, MV_IN, PACKED, COST_KERNEL, 0, 0},
-    {"tbmv", f_tbmv, MV_IN, BAND, COST_KERNEL, 0, 0},           {"tbsv", f_tbmv, MV_IN, BAND, COST_KERNEL, 0, 0},
-    {"ger", f_2mn, RANK1, FULL, COST_KERNEL, 0, 0},             {"geru", f_2mn, RANK1, FULL, COST_KERNEL, 0, 0},
+    {"nrm2", f_2n, V_X_RES, FULL, COST_KERNEL, COST_R, 0},
+    {"asum", f_n, V_X_RES, FULL, COST_KERNEL, COST_R, 0},
+    {"amax", f_zero, V_X_RES, FULL, COST_KERNEL, COST_R, 0},
+    {"amin", f_zero, V_X_RES, FULL, COST_KERNEL, COST_R, 0},
+    {"iamax", f_zero, V_X_RES, FULL, COST_KERNEL, COST_R, 0},
+    {"iamin", f_zero, V_X_RES, FULL, COST_KERNEL, COST_R, 0},
+    {"rot", f_6n, V_XY, FULL, COST_KERNEL, COST_RW, COST_RW},
+    {"rotm", f_6n, V_XY, FULL, COST_KERNEL, COST_RW, COST_RW},
+    {"gemv", f_2mn, MV, FULL, COST_KERNEL, 0, 0},
+    {"gbmv", f_gbmv, MV, BAND, COST_KERNEL, 0, 0},
+    {"symv", f_2nn, MV_SQ, TRIANGLE, COST_KERNEL, 0, 0},
+    {"hemv", f_2nn, MV_SQ, TRIANGLE, COST_KERNEL, 0, 0},
+    {"spmv", f_2nn, MV_SQ, PACKED, COST_KERNEL, 0, 0},
+    {"hpmv", f_2nn, MV_SQ, PACKED, COST_KERNEL, 0, 0},
+    {"sbmv", f_sbmv, MV_SQ, BAND, COST_KERNEL, 0, 0},
+    {"hbmv", f_sbmv, MV_SQ, BAND, COST_KERNEL, 0, 0},
+    {"trmv", f_nn, MV_IN, TRIANGLE, COST_KERNEL, 0, 0},
+    {"trsv", f_nn, MV_IN, TRIANGLE, COST_KERNEL, 0, 0},
+    {"tpmv", f_nn, MV_IN, PACKED, COST_KERNEL, 0, 0},
+    {"tpsv", f_nn, MV_IN, PACKED, COST_KERNEL, 0, 0},
+    {"tbmv", f_tbmv, MV_IN, BAND, COST_KERNEL, 0, 0},
+    {"tbsv", f_tbmv, MV_IN, BAND, COST_KERNEL, 0, 0},
+    {"ger", f_2mn, RANK1, FULL, COST_KERNEL, 0, 0},
+    {"geru", f_2mn, RANK1, FULL, COST_KERNEL, 0, 0},
     {"gerc", f_2mn, RANK1, FULL, COST_KERNEL, 0, 0},
-    {"syr", f_tri, RANK_X, TRIANGLE, COST_KERNEL, 0, 0},        {"her", f_tri, RANK_X, TRIANGLE, COST_KERNEL, 0, 0},
-    {"spr", f_tri, RANK_X, PACKED, COST_KERNEL, 0, 0},          {"hpr", f_tri, RANK_X, PACKED, COST_KERNEL, 0, 0},
-    {"syr2", f_2tri, RANK_XY, TRIANGLE, COST_KERNEL, 0, 0},     {"her2", f_2tri, RANK_XY, TRIANGLE, COST_KERNEL, 0, 0},
-    {"spr2", f_2tri, RANK_XY, PACKED, COST_KERNEL, 0, 0},       {"hpr2", f_2tri, RANK_XY, PACKED, COST_KERNEL, 0, 0},
-    {"symm", f_symm, MM_SIDE, TRIANGLE, COST_PRODUCT, 0, 0},    {"hemm", f_symm, MM_SIDE, TRIANGLE, COST_PRODUCT, 0, 0},
-    {"trmm", f_trmm, MM_SIDE, TRIANGLE, COST_PRODUCT, 0, 0},    {"trsm", f_trmm, MM_SOLVE, TRIANGLE, COST_PRODUCT, 0, 0},
-    {"syrk", f_syrk, MM_RK, TRIANGLE, COST_PRODUCT, 0, 0},      {"herk", f_syrk, MM_RK, TRIANGLE, COST_PRODUCT, 0, 0},
-    {"syrkx", f_syrk, MM_R2K, TRIANGLE, COST_PRODUCT, 0, 0},    {"herkx", f_syrk, MM_R2K, TRIANGLE, COST_PRODUCT, 0, 0},
-    {"syr2k", f_syr2k, MM_R2K, TRIANGLE, COST_PRODUCT, 0, 0},   {"her2k", f_syr2k, MM_R2K, TRIANGLE, COST_PRODUCT, 0, 0},
-    {"geam", f_mn, MM_ADD, FULL, COST_KERNEL, 0, 0},            {"dgmm", f_mn, MM_DIAG, FULL, COST_KERNEL, 0, 0},
+    {"syr", f_tri, RANK_X, TRIANGLE, COST_KERNEL, 0, 0},
+    {"her", f_tri, RANK_X, TRIANGLE, COST_KERNEL, 0, 0},
+    {"spr", f_tri, RANK_X, PACKED, COST_KERNEL, 0, 0},
+    {"hpr", f_tri, RANK_X, PACKED, COST_KERNEL, 0, 0},
+    {"syr2", f_2tri, RANK_XY, TRIANGLE, COST_KERNEL, 0, 0},
+    {"her2", f_2tri, RANK_XY, TRIANGLE, COST_KERNEL, 0, 0},
+    {"spr2", f_2tri, RANK_XY, PACKED, COST_KERNEL, 0, 0},
+    {"hpr2", f_2tri, RANK_XY, PACKED, COST_KERNEL, 0, 0},
+    {"symm", f_symm, MM_SIDE, TRIANGLE, COST_PRODUCT, 0, 0},
+    {"hemm", f_symm, MM_SIDE, TRIANGLE, COST_PRODUCT, 0, 0},
+    {"trmm", f_trmm, MM_SIDE, TRIANGLE, COST_PRODUCT, 0, 0},
+    {"trsm", f_trmm, MM_SOLVE, TRIANGLE, COST_PRODUCT, 0, 0},
+    {"syrk", f_syrk, MM_RK, TRIANGLE, COST_PRODUCT, 0, 0},
+    {"herk", f_syrk, MM_RK, TRIANGLE, COST_PRODUCT, 0, 0},
+    {"syrkx", f_syrk, MM_R2K, TRIANGLE, COST_PRODUCT, 0, 0},
+    {"herkx", f_syrk, MM_R2K, TRIANGLE, COST_PRODUCT, 0, 0},
+    {"syr2k", f_syr2k, MM_R2K, TRIANGLE, COST_PRODUCT, 0, 0},
+    {"her2k", f_syr2k, MM_R2K, TRIANGLE, COST_PRODUCT, 0, 0},
+    {"geam", f_mn, MM_ADD, FULL, COST_KERNEL, 0, 0},
+    {"dgmm", f_mn, MM_DIAG, FULL, COST_KERNEL, 0, 0},
 };
 
 static const struct routine *routine_find(const char *name) {
@@ -123,13 +179,17 @@ static struct cost_operand *put(const struct cost_blas *b, struct cost *c, const
     int64_t copies = b->batch > 1 && p->stride == 0 ? 1 : b->batch;
     cost_book(c, mode, cost_bytes(cost_count(p->elements * copies), b->type));
     if (b->pointer_array) return NULL;
-    return cost_operand_add(c, p->slot, p->address, cost_extent(p->rows, p->columns, p->ld, b->batch, p->stride, b->type),
-                            mode);
+    return cost_operand_add(c, p->slot, p->address,
+                            cost_extent(p->rows, p->columns, p->ld, b->batch, p->stride, b->type), mode);
 }
 
 static void put_vector(const struct cost_blas *b, struct cost *c, int operand, const char *slot, int64_t n,
                        enum cost_mode mode) {
-    struct place p = {slot, operand ? operand == 1 ? b->b : b->c : b->a, n, 1, n,
+    struct place p = {slot,
+                      operand ? operand == 1 ? b->b : b->c : b->a,
+                      n,
+                      1,
+                      n,
                       operand ? operand == 1 ? b->ldb : b->ldc : b->lda,
                       operand ? operand == 1 ? b->stride_b : b->stride_c : b->stride_a};
     if (p.ld == ACCT_NULL_I64) p.ld = 1;
@@ -139,7 +199,11 @@ static void put_vector(const struct cost_blas *b, struct cost *c, int operand, c
 static struct cost_operand *put_matrix(const struct cost_blas *b, struct cost *c, int operand, int64_t rows,
                                        int64_t columns, enum form form, enum cost_mode mode) {
     static const char *const slots[] = {"A", "B", "C"};
-    struct place p = {slots[operand], operand ? operand == 1 ? b->b : b->c : b->a, (wide)rows * columns, rows, columns,
+    struct place p = {slots[operand],
+                      operand ? operand == 1 ? b->b : b->c : b->a,
+                      (wide)rows * columns,
+                      rows,
+                      columns,
                       operand ? operand == 1 ? b->ldb : b->ldc : b->lda,
                       operand ? operand == 1 ? b->stride_b : b->stride_c : b->stride_a};
     if (form == TRIANGLE || form == PACKED) p.elements = (wide)rows * (rows + 1) / 2;
@@ -169,14 +233,19 @@ static enum cost_mode result_mode(const struct cost_blas *b) {
     return cost_result_mode(b->beta ? b->beta : ACCT_scalar_DEVICE);
 }
 
-static int transposed(uint32_t trans) { return trans == ACCT_trans_T || trans == ACCT_trans_C; }
+static int transposed(uint32_t trans) {
+    return trans == ACCT_trans_T || trans == ACCT_trans_C;
+}
 
 static void level2(const struct cost_blas *b, const struct routine *r, struct cost *c) {
     int64_t rows = r->shape == MV || r->shape == RANK1 ? b->m : b->n;
     enum cost_mode a = r->shape == RANK1 || r->shape == RANK_X || r->shape == RANK_XY ? COST_RW : COST_R;
-    if (r->form != BAND) put_matrix(b, c, 0, rows, b->n, r->form, a);
-    else if (r->shape == MV) put_band(b, c, b->m, b->n, b->kl, b->ku);
-    else put_band(b, c, b->n, b->n, b->k, 0);
+    if (r->form != BAND)
+        put_matrix(b, c, 0, rows, b->n, r->form, a);
+    else if (r->shape == MV)
+        put_band(b, c, b->m, b->n, b->kl, b->ku);
+    else
+        put_band(b, c, b->n, b->n, b->k, 0);
     int t = transposed(b->trans_a);
     switch (r->shape) {
     case MV:
@@ -187,7 +256,9 @@ static void level2(const struct cost_blas *b, const struct routine *r, struct co
         put_vector(b, c, 1, "x", b->n, COST_R);
         put_vector(b, c, 2, "y", b->n, result_mode(b));
         break;
-    case MV_IN: put_vector(b, c, 1, "x", b->n, COST_RW); break;
+    case MV_IN:
+        put_vector(b, c, 1, "x", b->n, COST_RW);
+        break;
     case RANK1:
         put_vector(b, c, 1, "x", b->m, COST_R);
         put_vector(b, c, 2, "y", b->n, COST_R);
@@ -265,10 +336,25 @@ void cost_of_blas(const struct cost_blas *b, struct cost *out) {
     int scales = (b->alpha == ACCT_scalar_DEVICE) && r->shape > V_XY_RES && r->shape < MM_ADD;
     if (scales && out->grade == COST_EXACT) out->grade = COST_BOUND;
     switch (r->shape) {
-    case V_X: case V_XY: case V_X_RES: case V_XY_RES: level1(b, r, out); break;
-    case MM_SIDE: case MM_SOLVE: level3_side(b, r, out); break;
-    case MM_RK: case MM_R2K: level3_rank(b, r, out); break;
-    case MM_ADD: case MM_DIAG: elementwise(b, r, out); break;
-    default: level2(b, r, out);
+    case V_X:
+    case V_XY:
+    case V_X_RES:
+    case V_XY_RES:
+        level1(b, r, out);
+        break;
+    case MM_SIDE:
+    case MM_SOLVE:
+        level3_side(b, r, out);
+        break;
+    case MM_RK:
+    case MM_R2K:
+        level3_rank(b, r, out);
+        break;
+    case MM_ADD:
+    case MM_DIAG:
+        elementwise(b, r, out);
+        break;
+    default:
+        level2(b, r, out);
     }
 }

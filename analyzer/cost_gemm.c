@@ -2,7 +2,8 @@
 #include "analyzer/cost_model.h"
 
 static void start(struct cost *out, enum cost_role role) {
-    *out = (struct cost){.integer_ops = COST_UNKNOWN, .grade = COST_EXACT, .role = role, .matmul = role == COST_PRODUCT};
+    *out =
+        (struct cost){.integer_ops = COST_UNKNOWN, .grade = COST_EXACT, .role = role, .matmul = role == COST_PRODUCT};
 }
 
 /* Integer products: operations of their own kind, never FLOPs. */
@@ -51,8 +52,10 @@ static int64_t times(int64_t a, int64_t b) {
 static void count_product(const struct cost_gemm *g, struct cost *out) {
     int64_t count = times(times(times(2, g->m), g->n), times(g->k > 0 ? g->k : 0, g->batch));
     if (cost_is_complex(g->a_type)) count = times(count, 4);
-    if (is_integer(g)) out->integer_ops = count;
-    else out->flops = count;
+    if (is_integer(g))
+        out->integer_ops = count;
+    else
+        out->flops = count;
     if (count != COST_UNKNOWN) return;
     out->flops = COST_UNKNOWN;
     out->grade = COST_UNCOUNTED;
@@ -85,8 +88,10 @@ void cost_of_copy(const struct cost_copy *c, struct cost *out) {
     if (c->bytes == 0) return;
     cost_book(out, COST_R, c->bytes);
     cost_book(out, COST_W, c->bytes);
-    cost_operand_add(out, "src", c->src, pitched_extent(c->bytes, c->width_bytes, c->height, c->src_pitch_bytes), COST_R);
-    cost_operand_add(out, "dst", c->dst, pitched_extent(c->bytes, c->width_bytes, c->height, c->dst_pitch_bytes), COST_W);
+    cost_operand_add(out, "src", c->src, pitched_extent(c->bytes, c->width_bytes, c->height, c->src_pitch_bytes),
+                     COST_R);
+    cost_operand_add(out, "dst", c->dst, pitched_extent(c->bytes, c->width_bytes, c->height, c->dst_pitch_bytes),
+                     COST_W);
 }
 
 void cost_of_memset(const struct cost_memset *m, struct cost *out) {

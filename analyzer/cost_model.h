@@ -26,8 +26,8 @@ struct cost_operand {
 };
 
 struct cost {
-    int64_t flops;       /* COST_UNKNOWN: uncounted */
-    int64_t integer_ops; /* COST_UNKNOWN: no integer product */
+    int64_t flops;                     /* COST_UNKNOWN: uncounted */
+    int64_t integer_ops;               /* COST_UNKNOWN: no integer product */
     int64_t bytes_read, bytes_written; /* the least, each operand once; COST_UNKNOWN */
     enum cost_grade grade;
     enum cost_role role;
@@ -78,8 +78,8 @@ struct cost_machine {
     int32_t cc_major;      /* compute capability, ACCT_NULL_I32 if not known */
 };
 
-/* Name of the number format in which the product ran (whose peak counts), a constant; NULL if it cannot be told. Complex
- * and integer products have names that no peak has. */
+/* Name of the number format in which the product ran (whose peak counts), a constant; NULL if it cannot be told.
+ * Complex and integer products have names that no peak has. */
 const char *cost_gemm_dtype(const struct cost_gemm *g, const struct cost_machine *machine);
 
 /* Name of an element type, as events.def spells it; NULL for 0. */
@@ -87,8 +87,18 @@ const char *cost_type_name(uint32_t type);
 
 /* The enums of events.def; one that is missing here does not compile. */
 enum cost_enum {
-    COST_OF_memory, COST_OF_direction, COST_OF_dtype, COST_OF_compute, COST_OF_trans, COST_OF_scalar, COST_OF_side,
-    COST_OF_uplo, COST_OF_stream_act, COST_OF_event_act, COST_OF_sync_scope, COST_OF_clock
+    COST_OF_memory,
+    COST_OF_direction,
+    COST_OF_dtype,
+    COST_OF_compute,
+    COST_OF_trans,
+    COST_OF_scalar,
+    COST_OF_side,
+    COST_OF_uplo,
+    COST_OF_stream_act,
+    COST_OF_event_act,
+    COST_OF_sync_scope,
+    COST_OF_clock
 };
 
 /* Value of an enum's text ("fp32" of dtype …); 0 if there is none. */
@@ -97,12 +107,14 @@ uint32_t cost_enum_value(enum cost_enum of, const char *text);
 /* Shared by the files of this room. */
 int64_t cost_type_bits(uint32_t type); /* 0 if not known */
 int cost_is_complex(uint32_t type);
-int64_t cost_bytes(int64_t elements, uint32_t type);   /* COST_UNKNOWN if the type is, or beyond int64 */
+int64_t cost_bytes(int64_t elements, uint32_t type); /* COST_UNKNOWN if the type is, or beyond int64 */
 int64_t cost_extent(int64_t rows, int64_t columns, int64_t ld, int64_t batch, int64_t stride, uint32_t type);
-int64_t cost_count(__int128 flops); /* COST_UNKNOWN if it does not fit */
+int64_t cost_count(__int128 flops);     /* COST_UNKNOWN if it does not fit */
 int64_t cost_add(int64_t a, int64_t b); /* unknown if one is */
-struct cost_operand *cost_operand_add(struct cost *c, const char *slot, uint64_t address, int64_t bytes, enum cost_mode mode);
-/* How a result is used under a factor beta (0: the routine has none, it is overwritten); C's bytes are added to the cost. */
+struct cost_operand *cost_operand_add(struct cost *c, const char *slot, uint64_t address, int64_t bytes,
+                                      enum cost_mode mode);
+/* How a result is used under a factor beta (0: the routine has none, it is overwritten); C's bytes are added to the
+ * cost. */
 enum cost_mode cost_result_mode(uint32_t beta);
 void cost_book(struct cost *c, enum cost_mode mode, int64_t bytes);
 

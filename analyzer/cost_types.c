@@ -27,13 +27,27 @@ const char *cost_type_name(uint32_t type) {
 
 int64_t cost_type_bits(uint32_t type) {
     switch (type) {
-    case ACCT_dtype_FP64: case ACCT_dtype_COMPLEX64: return 64;
-    case ACCT_dtype_FP32: case ACCT_dtype_INT32: case ACCT_dtype_COMPLEX32: return 32;
-    case ACCT_dtype_FP16: case ACCT_dtype_BF16: return 16;
-    case ACCT_dtype_FP8_E4M3: case ACCT_dtype_FP8_E5M2: case ACCT_dtype_INT8: case ACCT_dtype_UINT8: return 8;
-    case ACCT_dtype_FP4_E2M1: return 4;
-    case ACCT_dtype_COMPLEX128: return 128;
-    default: return 0;
+    case ACCT_dtype_FP64:
+    case ACCT_dtype_COMPLEX64:
+        return 64;
+    case ACCT_dtype_FP32:
+    case ACCT_dtype_INT32:
+    case ACCT_dtype_COMPLEX32:
+        return 32;
+    case ACCT_dtype_FP16:
+    case ACCT_dtype_BF16:
+        return 16;
+    case ACCT_dtype_FP8_E4M3:
+    case ACCT_dtype_FP8_E5M2:
+    case ACCT_dtype_INT8:
+    case ACCT_dtype_UINT8:
+        return 8;
+    case ACCT_dtype_FP4_E2M1:
+        return 4;
+    case ACCT_dtype_COMPLEX128:
+        return 128;
+    default:
+        return 0;
     }
 }
 
@@ -61,14 +75,11 @@ int64_t cost_bytes(int64_t elements, uint32_t type) {
 int64_t cost_extent(int64_t rows, int64_t columns, int64_t ld, int64_t batch, int64_t stride, uint32_t type) {
     if (rows <= 0 || columns <= 0 || batch <= 0) return 0;
     if (ld == ACCT_NULL_I64) ld = rows;
-    if (ld < 0) ld = -ld;
-    __int128 elements = (__int128)(columns - 1) * ld + rows;
-    if (batch > 1) {
-        if (stride == ACCT_NULL_I64) return COST_UNKNOWN;
-        elements += (__int128)(batch - 1) * (stride < 0 ? -(__int128)stride : stride);
-    }
-    int64_t bits = cost_type_bits(type);
-    return bits ? cost_count((elements * bits + 7) / 8) : COST_UNKNOWN;
+    if (batch > 1 && stride == ACCT_NULL_I64) return COST_UNKNOWN;
+    __int128 column_step = ld < 0 ? -(__int128)ld : ld, matrix_step = stride < 0 ? -(__int128)stride : stride;
+    int64_t elements = cost_add(cost_count((columns - 1) * column_step), rows);
+    if (batch > 1) elements = cost_add(elements, cost_count((batch - 1) * matrix_step));
+    return cost_bytes(elements, type);
 }
 
 struct cost_operand *cost_operand_add(struct cost *c, const char *slot, uint64_t address, int64_t bytes,
@@ -94,12 +105,19 @@ void cost_book(struct cost *c, enum cost_mode mode, int64_t bytes) {
 static const char *fp32_product(const struct cost_gemm *g, const struct cost_machine *machine) {
     const int32_t tf32 = 3, emulated_bf16x9 = 4, disallow_reduced = 16; /* cublasMath_t */
     switch (g->compute) {
-    case ACCT_compute_FP32_FAST_FP16: return "fp16";
-    case ACCT_compute_FP32_FAST_BF16: return "bf16";
-    case ACCT_compute_FP32_EMULATED_BF16X9: return "fp32_emulated";
-    case ACCT_compute_FP32_PEDANTIC: return "fp32";
-    case ACCT_compute_FP32: case ACCT_compute_FP32_FAST_TF32: break;
-    default: return NULL;
+    case ACCT_compute_FP32_FAST_FP16:
+        return "fp16";
+    case ACCT_compute_FP32_FAST_BF16:
+        return "bf16";
+    case ACCT_compute_FP32_EMULATED_BF16X9:
+        return "fp32_emulated";
+    case ACCT_compute_FP32_PEDANTIC:
+        return "fp32";
+    case ACCT_compute_FP32:
+    case ACCT_compute_FP32_FAST_TF32:
+        break;
+    default:
+        return NULL;
     }
     int no_unit = machine->tf32_override_off || (machine->cc_major != ACCT_NULL_I32 && machine->cc_major < 8);
     if (g->compute == ACCT_compute_FP32 && g->math_mode == ACCT_NULL_I32) return no_unit ? "fp32" : NULL;
@@ -116,20 +134,27 @@ const char *cost_gemm_dtype(const struct cost_gemm *g, const struct cost_machine
     }
     if (cost_is_complex(g->a_type)) return cost_type_name(g->a_type);
     switch (g->a_type) {
-    case ACCT_dtype_FP32: return fp32_product(g, machine);
+    case ACCT_dtype_FP32:
+        return fp32_product(g, machine);
     case ACCT_dtype_FP64: {
         int allowed = g->math_mode != ACCT_NULL_I32 && (g->math_mode & 8); /* CUBLAS_FP64_EMULATED_FIXEDPOINT_MATH */
         return allowed || g->compute == ACCT_compute_FP64_EMULATED_FIXEDPOINT ? "fp64_emulated" : "fp64";
     }
     case ACCT_dtype_FP16:
         return g->compute == ACCT_compute_FP16 || g->compute == ACCT_compute_FP16_PEDANTIC ? "fp16_acc16" : "fp16";
-    case ACCT_dtype_BF16: return "bf16";
-    case ACCT_dtype_FP8_E4M3: case ACCT_dtype_FP8_E5M2: return "fp8";
-    case ACCT_dtype_FP4_E2M1: return "fp4";
-    case ACCT_dtype_INT8: case ACCT_dtype_UINT8: {
+    case ACCT_dtype_BF16:
+        return "bf16";
+    case ACCT_dtype_FP8_E4M3:
+    case ACCT_dtype_FP8_E5M2:
+        return "fp8";
+    case ACCT_dtype_FP4_E2M1:
+        return "fp4";
+    case ACCT_dtype_INT8:
+    case ACCT_dtype_UINT8: {
         int integer = g->compute == ACCT_compute_INT32 || g->compute == ACCT_compute_INT32_PEDANTIC;
         return integer ? "int8" : "fp32";
     }
-    default: return NULL;
+    default:
+        return NULL;
     }
 }

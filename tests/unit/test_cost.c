@@ -1,5 +1,5 @@
-/* FLOPs, bytes and extents of library calls. Expected values are worked out from the formulas of LAPACK working note 41 and
- * the definition of each operand, by hand, with small numbers. */
+/* FLOPs, bytes and extents of library calls. Expected values are worked out from the formulas of LAPACK working note 41
+ * and the definition of each operand, by hand, with small numbers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,11 +12,28 @@
 #define C 0x30000u
 
 static struct cost_gemm gemm(int64_t m, int64_t n, int64_t k) {
-    return (struct cost_gemm){.trans_a = ACCT_trans_N, .trans_b = ACCT_trans_N, .m = m, .n = n, .k = k, .batch = 1, .a = A,
-                              .b = B, .c = C, .lda = m, .ldb = k, .ldc = m, .stride_a = ACCT_NULL_I64,
-                              .stride_b = ACCT_NULL_I64, .stride_c = ACCT_NULL_I64, .a_type = ACCT_dtype_FP32,
-                              .b_type = ACCT_dtype_FP32, .c_type = ACCT_dtype_FP32, .compute = ACCT_compute_FP32,
-                              .alpha = ACCT_scalar_ONE, .beta = ACCT_scalar_ZERO, .math_mode = 0};
+    return (struct cost_gemm){.trans_a = ACCT_trans_N,
+                              .trans_b = ACCT_trans_N,
+                              .m = m,
+                              .n = n,
+                              .k = k,
+                              .batch = 1,
+                              .a = A,
+                              .b = B,
+                              .c = C,
+                              .lda = m,
+                              .ldb = k,
+                              .ldc = m,
+                              .stride_a = ACCT_NULL_I64,
+                              .stride_b = ACCT_NULL_I64,
+                              .stride_c = ACCT_NULL_I64,
+                              .a_type = ACCT_dtype_FP32,
+                              .b_type = ACCT_dtype_FP32,
+                              .c_type = ACCT_dtype_FP32,
+                              .compute = ACCT_compute_FP32,
+                              .alpha = ACCT_scalar_ONE,
+                              .beta = ACCT_scalar_ZERO,
+                              .math_mode = 0};
 }
 
 static struct cost cost_gemm(struct cost_gemm g) {
@@ -26,12 +43,29 @@ static struct cost cost_gemm(struct cost_gemm g) {
 }
 
 static struct cost_blas blas(const char *routine, int64_t m, int64_t n, int64_t k) {
-    return (struct cost_blas){.routine = routine, .type = ACCT_dtype_FP32, .m = m, .n = n, .k = k, .kl = ACCT_NULL_I64,
-                              .ku = ACCT_NULL_I64, .batch = 1, .a = A, .b = B, .c = C, .lda = ACCT_NULL_I64,
-                              .ldb = ACCT_NULL_I64, .ldc = ACCT_NULL_I64, .stride_a = ACCT_NULL_I64,
-                              .stride_b = ACCT_NULL_I64, .stride_c = ACCT_NULL_I64, .side = ACCT_side_LEFT,
-                              .uplo = ACCT_uplo_LOWER, .trans_a = ACCT_trans_N, .trans_b = ACCT_trans_N,
-                              .alpha = ACCT_scalar_ONE, .beta = ACCT_scalar_ZERO};
+    return (struct cost_blas){.routine = routine,
+                              .type = ACCT_dtype_FP32,
+                              .m = m,
+                              .n = n,
+                              .k = k,
+                              .kl = ACCT_NULL_I64,
+                              .ku = ACCT_NULL_I64,
+                              .batch = 1,
+                              .a = A,
+                              .b = B,
+                              .c = C,
+                              .lda = ACCT_NULL_I64,
+                              .ldb = ACCT_NULL_I64,
+                              .ldc = ACCT_NULL_I64,
+                              .stride_a = ACCT_NULL_I64,
+                              .stride_b = ACCT_NULL_I64,
+                              .stride_c = ACCT_NULL_I64,
+                              .side = ACCT_side_LEFT,
+                              .uplo = ACCT_uplo_LOWER,
+                              .trans_a = ACCT_trans_N,
+                              .trans_b = ACCT_trans_N,
+                              .alpha = ACCT_scalar_ONE,
+                              .beta = ACCT_scalar_ZERO};
 }
 
 static struct cost cost_blas(struct cost_blas b) {
@@ -53,14 +87,16 @@ static const struct cost_operand *operand(const struct cost *c, const char *slot
     return NULL;
 }
 
-static void check_operand(const struct cost *c, const char *slot, uint64_t address, int64_t bytes, enum cost_mode mode) {
+static void check_operand(const struct cost *c, const char *slot, uint64_t address, int64_t bytes,
+                          enum cost_mode mode) {
     const struct cost_operand *o = operand(c, slot);
     assert_int_equal(o->address, address);
     assert_int_equal(o->bytes, bytes);
     assert_int_equal(o->mode, mode);
 }
 
-/* ---- GEMM ----------------------------------------------------------------------------------------------------------- */
+/* ---- GEMM -----------------------------------------------------------------------------------------------------------
+ */
 static void gemm_counts_a_multiply_add_as_two(void **state) {
     (void)state;
     struct cost c = cost_gemm(gemm(2, 3, 5));
@@ -215,7 +251,8 @@ static void gemm_too_large_for_64_bit_is_unknown(void **state) {
     assert_int_equal(c.flops, (int64_t)1 << 61);
 }
 
-/* ---- number formats ------------------------------------------------------------------------------------------------------ */
+/* ---- number formats
+ * ------------------------------------------------------------------------------------------------------ */
 static const char *dtype(uint32_t type, uint32_t compute, int32_t math_mode, int off, int32_t major) {
     struct cost_gemm g = {.a_type = type, .compute = compute, .math_mode = math_mode};
     struct cost_machine m = {off, major};
@@ -241,7 +278,8 @@ static void product_format_follows_handle_and_environment(void **state) {
     assert_null(dtype(f32, c32, ACCT_NULL_I32, 0, 9)); /* the handle could not be asked */
 }
 
-/* ---- level 1 -------------------------------------------------------------------------------------------------------------- */
+/* ---- level 1
+ * -------------------------------------------------------------------------------------------------------------- */
 static void level1_counts(void **state) {
     (void)state;
     int64_t u = ACCT_NULL_I64;
@@ -269,7 +307,8 @@ static void level1_increments_are_extent_not_traffic(void **state) {
     check_operand(&c, "y", B, (9 * 2 + 1) * 4, COST_RW);
 }
 
-/* ---- level 2 --------------------------------------------------------------------------------------------------------------- */
+/* ---- level 2
+ * --------------------------------------------------------------------------------------------------------------- */
 static void level2_counts(void **state) {
     (void)state;
     int64_t u = ACCT_NULL_I64;
@@ -299,7 +338,8 @@ static void level2_band_counts_elements_inside_the_matrix(void **state) {
     check(cost_blas(blas("tbmv", ACCT_NULL_I64, 5, 1)), 13, 4 * (9 + 5), 20);
 }
 
-/* ---- level 3 --------------------------------------------------------------------------------------------------------------- */
+/* ---- level 3
+ * --------------------------------------------------------------------------------------------------------------- */
 static void level3_counts(void **state) {
     (void)state;
     int64_t u = ACCT_NULL_I64;
@@ -374,7 +414,8 @@ static void strided_batches_count_each_problem(void **state) {
     check_operand(&c, "y", C, (2 * 10 + 4) * 4, COST_W);
 }
 
-/* ---- copies ------------------------------------------------------------------------------------------------------------------ */
+/* ---- copies
+ * ------------------------------------------------------------------------------------------------------------------ */
 static void copies_of_rows_span_the_pitch(void **state) {
     (void)state;
     struct cost c;
