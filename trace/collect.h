@@ -64,6 +64,8 @@ int collect_accept(struct collect *c, int socket, const struct collect_config *c
 uint64_t collect_drain(struct collect *c);
 /* Commits; waits for another process' lock on the database, unless told to stop. */
 void collect_commit(struct collect *c);
+/* Commits if it is time to; does not wait for a lock. */
+void collect_commit_if_due(struct collect *c);
 /* Sets control->committed, so that a program that waits in exit() goes on. */
 void collect_answer_exit(struct collect *c);
 /* Last rows, state, analysis; leaves one file. */

@@ -20,6 +20,7 @@
 #define HELLO_TIMEOUT_MS 10000
 #define MOST_NAMES 100000u
 #define BALLAST_BYTES (1 << 20)
+#define LOCK_WAIT_MS 10 /* in one call of SQLite; the rings want to be drained meanwhile */
 
 static int refuse(char *err, size_t err_len, const char *what) {
     snprintf(err, err_len, "%s%s%s", what, errno ? ": " : "", errno ? strerror(errno) : "");
@@ -189,7 +190,10 @@ static int write_start(struct collect *c, char *err, size_t err_len) {
              store_meta_set_int(c->db, "collector_pid", getpid()) |
              store_meta_set_int(c->db, "start_mono_ns", (int64_t)now) |
              store_meta_set_int(c->db, "start_utc_ns", (int64_t)utc.tv_sec * 1000000000 + utc.tv_nsec);
-    if (rc == 0 && rows_commit(&c->rows) == 0 && !c->rows.stopped) return 0;
+    if (rc == 0 && rows_commit(&c->rows) == 0 && !c->rows.stopped) {
+        sqlite3_busy_timeout(c->db, LOCK_WAIT_MS);
+        return 0;
+    }
     snprintf(err, err_len,
              "%.300s cannot be written (%.80s): make room, or choose another folder (-o FILE or ACCT_OUTPUT)", c->path,
              c->rows.stopped ? c->rows.reason : sqlite3_errmsg(c->db));

@@ -46,17 +46,28 @@ static void note_stopped(struct collect *c) {
     collect_status(c->config, "error %llu %s\n", (unsigned long long)c->shown_pid, c->rows.message);
 }
 
-void collect_commit(struct collect *c) {
-    while (rows_commit(&c->rows) && !collect_stop) pause_for_lock();
+static int try_commit(struct collect *c) {
+    int locked = rows_commit(&c->rows);
     if (c->rows.stopped)
         note_stopped(c);
-    else if (!c->rows.in_transaction)
+    else if (!locked)
         memcpy(c->committed, c->rings, c->map.max_rings * sizeof *c->rings);
+    return locked;
 }
 
-static int commit_due(const struct collect *c) {
-    return c->rows.in_transaction &&
-           (c->rows.rows >= TRANSACTION_ROWS || collect_now_ns() - c->transaction_ns >= c->config->commit_ns);
+void collect_commit(struct collect *c) {
+    while (try_commit(c) && !collect_stop) pause_for_lock();
+}
+
+/* Where a reader has the database locked (only without a write-ahead log), the transaction grows until the next time:
+ * the rings must not wait. */
+void collect_commit_if_due(struct collect *c) {
+    if (!c->rows.in_transaction && !c->rows.stopped) return;
+    uint64_t now = collect_now_ns();
+    int due = c->rows.stopped || c->rows.rows >= TRANSACTION_ROWS || now - c->transaction_ns >= c->config->commit_ns;
+    if (!due || !try_commit(c)) return;
+    c->rows.rows = 0;
+    c->transaction_ns = now;
 }
 
 /* What it still holds cannot be known, and nothing that it says is believed any more. */
@@ -154,7 +165,7 @@ static uint64_t merge(struct collect *c, struct next *heap, uint32_t count) {
         if (since_check < RUN_RECORDS && count) continue;
         read += since_check;
         since_check = 0;
-        if (commit_due(c) || c->rows.stopped) collect_commit(c);
+        collect_commit_if_due(c);
     }
     return read;
 }

@@ -14,6 +14,8 @@
 
 extern char **environ;
 
+#define LAST_LOCK_WAIT_MS 2000 /* nothing else to do any more */
+
 /* ---- last rows --------------------------------------------------------------------------------------------------- */
 
 static void book_losses(struct collect *c) {
@@ -58,7 +60,10 @@ static void write_end(struct collect *c) {
 /* Where storing had stopped, tries once more: few rows, in the room that the rolled back transaction and the ballast
  * left. */
 static void last_transaction(struct collect *c) {
-    if (c->rows.stopped) c->stop_reason = c->rows.stopped;
+    if (c->rows.stopped) {
+        c->stop_reason = c->rows.stopped;
+        sqlite3_exec(c->db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL); /* the log has room again, then */
+    }
     c->rows.stopped = NULL;
     c->rows.max_bytes = 0; /* these few rows are worth it */
     for (int tries = 0; rows_begin(&c->rows) && tries < 3; tries++) {
@@ -140,8 +145,8 @@ static int journal_is_delete(sqlite3 *db) {
     return is;
 }
 
-/* Only while nobody else has the file open can the journal mode change: a reader that looks in now and then is waited out;
- * with one that stays, the log remains beside the file, checkpointed, and the next writer takes it away. */
+/* Only while nobody else has the file open can the journal mode change: a reader that looks in now and then is waited
+ * out; with one that stays, the log remains beside the file, checkpointed, and the next writer takes it away. */
 static void one_file(struct collect *c) {
     const struct timespec pause = {0, 20 * 1000000};
     sqlite3_exec(c->db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL);
@@ -149,6 +154,7 @@ static void one_file(struct collect *c) {
 }
 
 void collect_finish(struct collect *c) {
+    sqlite3_busy_timeout(c->db, LAST_LOCK_WAIT_MS);
     collect_commit(c);
     last_transaction(c);
     if (c->rows.stopped) { /* it was full (again): the ballast, if that is still there, is the last chance */

@@ -100,11 +100,6 @@ static void answer_exit_if_asked(struct collect *c) {
     collect_answer_exit(c);
 }
 
-static void commit_if_due(struct collect *c) {
-    if (c->rows.stopped || (c->rows.in_transaction && collect_now_ns() - c->transaction_ns >= c->config->commit_ns))
-        collect_commit(c);
-}
-
 int collect_serve(int socket, const struct collect_config *config) {
     struct collect *c = calloc(1, sizeof *c);
     if (!c) return 1;
@@ -112,7 +107,7 @@ int collect_serve(int socket, const struct collect_config *config) {
     while (!refused && !c->end_reason && !collect_stop) {
         collect_drain(c);
         answer_exit_if_asked(c);
-        commit_if_due(c);
+        collect_commit_if_due(c);
         sleep_until_woken(c);
         check_end(c);
     }
