@@ -200,6 +200,7 @@ int facts_claim_ring(struct acct_control *c) {
     if (ring < 0 ||
         facts_make_present((unsigned char *)c + ring_area_offset(c, (unsigned)ring), ACCT_RING_HEADER_BYTES))
         return ring;
-    atomic_store_explicit(&c->ring_state[ring], ACCT_RING_FREE, memory_order_release);
+    /* Back as it was for whoever reads it: one whose page is missing was never written to. */
+    atomic_store_explicit(&c->ring_state[ring], ACCT_RING_RETIRED, memory_order_release);
     return -1;
 }

@@ -34,15 +34,29 @@ int ring_layout(struct acct_control *c, uint32_t max_rings, uint32_t ring_slots,
     return 0;
 }
 
+/* Less than half of the ring waits to be read. */
+static int has_space(struct acct_control *c, unsigned i) {
+    struct acct_ring *r = (struct acct_ring *)((unsigned char *)c + ring_area_offset(c, i));
+    uint64_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
+    return head - atomic_load_explicit(&r->tail, memory_order_relaxed) < c->ring_slots / 2;
+}
+
+/* acquire: what its last user stored to it before it set the state */
+static int take(struct acct_control *c, unsigned i, uint32_t state) {
+    return atomic_compare_exchange_strong_explicit(&c->ring_state[i], &state, ACCT_RING_OWNED, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
 int ring_claim(struct acct_control *c) {
     for (unsigned i = 0; i < c->max_rings; i++) {
-        uint32_t state = atomic_load_explicit(&c->ring_state[i], memory_order_relaxed);
-        /* acquire: what the reader stored to tail before it set the ring free */
-        if (state == ACCT_RING_FREE &&
-            atomic_compare_exchange_strong_explicit(&c->ring_state[i], &state, ACCT_RING_OWNED, memory_order_acquire,
-                                                    memory_order_relaxed))
+        uint32_t state = atomic_load_explicit(&c->ring_state[i], memory_order_acquire);
+        if ((state == ACCT_RING_FREE || (state == ACCT_RING_RETIRED && has_space(c, i))) && take(c, i, state))
             return (int)i;
     }
+    for (unsigned i = 0; i < c->max_rings; i++)
+        if (atomic_load_explicit(&c->ring_state[i], memory_order_acquire) == ACCT_RING_RETIRED &&
+            take(c, i, ACCT_RING_RETIRED))
+            return (int)i;
     return -1;
 }
 

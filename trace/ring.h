@@ -44,7 +44,8 @@ static inline uint64_t ring_area_offset(const struct acct_control *c, unsigned i
     return c->rings_offset + i * c->ring_stride;
 }
 
-/* Takes a free ring for the calling thread: its number, or -1 if all are taken. Any thread. */
+/* Takes a ring for the calling thread: a free one, or one that a thread gave back when it ended, whether it has been
+ * read or not (the records go on behind those). Its number, or -1 if all are taken. Any thread. */
 int ring_claim(struct acct_control *c);
 
 /* Prepares *w to write to claimed ring `i`; *c is the start of the mapping of the whole memfd. */

@@ -91,7 +91,8 @@ enum acct_program_state {
 };
 
 /* Ring area states (acct_control.ring_state[i]). FREE → OWNED by the claiming thread (compare and swap); OWNED → RETIRED by
- * that thread when it ends; RETIRED → FREE by the collector once drained. A FREE ring keeps head and tail. */
+ * that thread when it ends; RETIRED → FREE by the collector once drained, or RETIRED → OWNED by another thread that goes on
+ * behind the records in it, its THREAD record first (so both compare and swap). A FREE ring keeps head and tail. */
 enum acct_ring_state { ACCT_RING_FREE = 0, ACCT_RING_OWNED = 1, ACCT_RING_RETIRED = 2 };
 
 /* First page(s) of the memfd. The program writes the first block once, before the descriptor is sent. */

@@ -196,23 +196,38 @@ static void test_a_text_too_many_is_marked_lost(void **state) {
     assert_int_equal(r->lost_blobs, 2);
 }
 
-static void test_rings_are_claimed_once_and_again_when_free(void **state) {
+static void test_rings_are_claimed_once_and_handed_on(void **state) {
     struct fixture *f = *state;
+    union any got;
     assert_int_equal(ring_claim(f->c), 1);
     assert_int_equal(ring_claim(f->c), 2);
     assert_int_equal(ring_claim(f->c), 3);
     assert_int_equal(ring_claim(f->c), -1);
     put_alloc(&f->w, 5, 1);
     ring_retire(&f->w, 0);
-    assert_int_equal(ring_claim(f->c), -1); /* not before the reader has drained it */
-    union any got;
-    assert_true(take(f->c, 0, &got));
-    f->c->ring_state[0] = ACCT_RING_FREE;
-    assert_int_equal(ring_claim(f->c), 0);
+    assert_int_equal(ring_claim(f->c), 0); /* not read yet: the next thread goes on behind */
     ring_attach(&f->w, f->c, 0);
     put_alloc(&f->w, 6, 2);
     assert_true(take(f->c, 0, &got));
+    assert_int_equal(got.alloc.address, 5);
+    assert_true(take(f->c, 0, &got));
     assert_int_equal(got.alloc.address, 6);
+    ring_retire(&f->w, 0);
+    f->c->ring_state[0] = ACCT_RING_FREE; /* read, and set free by the reader */
+    assert_int_equal(ring_claim(f->c), 0);
+    assert_int_equal(ring_claim(f->c), -1);
+}
+
+/* A fresh ring is taken before one that is more than half full, and that before none. */
+static void test_a_full_ring_is_handed_on_last(void **state) {
+    struct fixture *f = *state;
+    for (int i = 0; i < 40; i++) put_alloc(&f->w, 1, 1);
+    ring_retire(&f->w, 0);
+    assert_int_equal(ring_claim(f->c), 1);
+    assert_int_equal(ring_claim(f->c), 2);
+    assert_int_equal(ring_claim(f->c), 3);
+    assert_int_equal(ring_claim(f->c), 0);
+    assert_int_equal(ring_claim(f->c), -1);
 }
 
 static void test_a_quarter_full_ring_wakes_a_sleeper_only(void **state) {
@@ -325,7 +340,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_loss_at_the_end_of_a_thread_is_told, setup, teardown),
         cmocka_unit_test_setup_teardown(test_texts_are_whole_and_never_wrap, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_text_too_many_is_marked_lost, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_rings_are_claimed_once_and_again_when_free, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_rings_are_claimed_once_and_handed_on, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_full_ring_is_handed_on_last, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_quarter_full_ring_wakes_a_sleeper_only, setup, teardown),
         cmocka_unit_test(test_pages_are_made_present_before_use),
         cmocka_unit_test(test_writer_and_reader_at_once),
