@@ -318,6 +318,20 @@ static int is_empty(const struct cost_blas *b, enum shape s) {
     return b->n <= 0 || b->batch <= 0 || (uses_m && b->m <= 0);
 }
 
+/* With alpha = 0 the factors of a product are not read; what stays is the result under beta. */
+static void drop_factors(const struct cost_blas *b, struct cost *c) {
+    struct cost only = {
+        .flops = c->flops, .integer_ops = c->integer_ops, .grade = c->grade, .role = c->role, .matmul = c->matmul};
+    const struct cost_operand *result = c->operands ? &c->operand[c->operands - 1] : NULL;
+    only.bytes_written = c->bytes_written;
+    only.bytes_read = result_mode(b) == COST_W ? 0 : c->bytes_written;
+    if (b->beta == ACCT_scalar_ONE)
+        only.bytes_read = only.bytes_written = 0;
+    else if (result)
+        only.operand[only.operands++] = *result;
+    *c = only;
+}
+
 void cost_of_blas(const struct cost_blas *b, struct cost *out) {
     *out = (struct cost){.integer_ops = COST_UNKNOWN, .grade = COST_EXACT, .role = COST_KERNEL};
     const struct routine *r = routine_find(b->routine);
@@ -357,4 +371,7 @@ void cost_of_blas(const struct cost_blas *b, struct cost *out) {
     default:
         level2(b, r, out);
     }
+    int product = r->shape == MV || r->shape == MV_SQ || r->shape == MM_RK || r->shape == MM_R2K ||
+                  (r->shape == MM_SIDE && strcmp(r->name, "trmm"));
+    if (product && b->alpha == ACCT_scalar_ZERO) drop_factors(b, out);
 }

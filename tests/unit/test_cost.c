@@ -402,6 +402,25 @@ static void unlisted_routines_are_uncounted(void **state) {
     assert_int_equal(c.operands, 0);
 }
 
+/* As for GEMM: alpha never changes the FLOPs, but with alpha = 0 only the result under beta is touched. */
+static void alpha_zero_reads_no_factor(void **state) {
+    (void)state;
+    struct cost_blas b = blas("symm", 3, 5, ACCT_NULL_I64);
+    b.alpha = ACCT_scalar_ZERO;
+    struct cost c = cost_blas(b);
+    check(c, 90, 0, 60);
+    assert_int_equal(c.operands, 1);
+    check_operand(&c, "C", C, 60, COST_W);
+    b = blas("gemv", 4, 6, ACCT_NULL_I64);
+    b.alpha = ACCT_scalar_ZERO;
+    b.beta = ACCT_scalar_VALUE;
+    check(cost_blas(b), 48, 16, 16);
+    b.beta = ACCT_scalar_ONE;
+    c = cost_blas(b);
+    check(c, 48, 0, 0);
+    assert_int_equal(c.operands, 0);
+}
+
 static void strided_batches_count_each_problem(void **state) {
     (void)state;
     struct cost_blas b = blas("gemv", 4, 6, ACCT_NULL_I64);
@@ -458,6 +477,7 @@ int main(void) {
         cmocka_unit_test(trsm_works_in_place),
         cmocka_unit_test(elementwise_routines_count_one_each),
         cmocka_unit_test(unlisted_routines_are_uncounted),
+        cmocka_unit_test(alpha_zero_reads_no_factor),
         cmocka_unit_test(strided_batches_count_each_problem),
         cmocka_unit_test(copies_of_rows_span_the_pitch),
     };
