@@ -27,7 +27,9 @@ BENCH_LTTNG_LIBS := $(if $(wildcard /usr/include/lttng/tracepoint.h /usr/include
 $(BUILD)/bench/bench_ring: $(call objs,bench/bench_ring.c trace/ring.c)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(BENCH_LTTNG_LIBS)
+# Its first process, which sets LD_LIBRARY_PATH for the second, must load too where no CUDA is installed (NVIDIA's wheels).
+BENCH_RUNTIME := -Wl,--enable-new-dtags -Wl,-rpath,'$$ORIGIN/../vgpu'
 $(call objs,bench/bench_malloc.c): ROOM_CFLAGS = -isystem $(CUDA_INC)
 $(BUILD)/bench/bench_malloc: $(call objs,bench/bench_malloc.c)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) $< -o $@ -L$(CUDA_LIB) -l:libcudart.so.13
+	$(CC) $(LDFLAGS_ALL) $< -o $@ -L$(CUDA_LIB) -l:libcudart.so.13 $(BENCH_RUNTIME)
