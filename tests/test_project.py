@@ -88,7 +88,7 @@ def test_deps_writes_what_is_there(tmp_path):
 def test_deps_names_the_command(tmp_path):
     r = deps('--output', tmp_path / 'deps.mk', env={'CC': 'no-such-gcc', 'DEPS_NO_INSTALL': '1'})
     assert r.returncode == 1 and not (tmp_path / 'deps.mk').exists()
-    assert re.fullmatch(r'deps: missing packages; type:  sudo apt-get install -y gcc .*\n', r.stderr), r.stderr
+    assert re.fullmatch(r'deps: missing packages; type:  (sudo apt-get update && )?sudo apt-get install -y gcc .*\n', r.stderr), r.stderr
     r = deps('--check', env={'CC': 'no-such-gcc'})
     assert r.returncode == 1 and re.search(r'C compiler +missing +gcc', r.stdout)
 

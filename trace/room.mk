@@ -4,7 +4,8 @@
 SQL_AS_C = sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/.*/    "&\\n"/'
 $(BUILD)/gen/store_schema.h: trace/schema.sql trace/room.mk
 	@mkdir -p $(@D)
-	{ echo 'static const char store_schema_sql[] ='; grep -v '^CREATE INDEX' $< | $(SQL_AS_C); echo '    ;'; \
+	$(SAY) "  GEN $@"
+	$(Q){ echo 'static const char store_schema_sql[] ='; grep -v '^CREATE INDEX' $< | $(SQL_AS_C); echo '    ;'; \
 	  echo 'static const char store_index_sql[] ='; sed -n 's/^CREATE INDEX/& IF NOT EXISTS/p' $< | $(SQL_AS_C); echo '    ;'; } > $@
 $(BUILD)/obj/trace/store.o: $(BUILD)/gen/store_schema.h
 
