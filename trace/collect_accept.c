@@ -14,13 +14,14 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #define HELLO_TIMEOUT_MS 10000
 #define MOST_NAMES 100000u
-#define BALLAST_BYTES (1 << 20)
-#define LOCK_WAIT_MS 10 /* in one call of SQLite; the rings want to be drained meanwhile */
+#define MOST_BALLAST_BYTES (8 << 20) /* the log that has to go back into the file, as a rule */
+#define LOCK_WAIT_MS 10              /* in one call of SQLite; the rings want to be drained meanwhile */
 
 static int refuse(char *err, size_t err_len, const char *what) {
     snprintf(err, err_len, "%s%s%s", what, errno ? ": " : "", errno ? strerror(errno) : "");
@@ -167,12 +168,16 @@ static int create_trace(struct collect *c, char *err, size_t err_len) {
  * behind, however we end. Not taken where it would matter. */
 static int make_ballast(const char *path) {
     char folder[COLLECT_PATH_BYTES];
+    struct statvfs disk;
     snprintf(folder, sizeof folder, "%s", path);
     char *slash = strrchr(folder, '/');
     if (!slash) return -1;
     slash[slash == folder] = 0;
+    if (statvfs(folder, &disk)) return -1;
+    uint64_t room = (uint64_t)disk.f_bavail * disk.f_frsize / 8;
+    uint64_t bytes = room < MOST_BALLAST_BYTES ? room : MOST_BALLAST_BYTES;
     int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd >= 0 && fallocate(fd, 0, 0, BALLAST_BYTES) == 0) return fd;
+    if (fd >= 0 && fallocate(fd, 0, 0, (off_t)bytes) == 0) return fd;
     if (fd >= 0) close(fd);
     return -1;
 }

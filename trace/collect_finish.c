@@ -149,8 +149,11 @@ static int journal_is_delete(sqlite3 *db) {
  * out; with one that stays, the log remains beside the file, checkpointed, and the next writer takes it away. */
 static void one_file(struct collect *c) {
     const struct timespec pause = {0, 20 * 1000000};
+    int most =
+        c->stop_reason ? 1 : 250; /* on a full disk the log's rows may have no room in the file: no use waiting */
     sqlite3_exec(c->db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL);
-    for (int tries = 0; tries < 250 && !journal_is_delete(c->db); tries++) nanosleep(&pause, NULL);
+    sqlite3_busy_timeout(c->db, 0);
+    for (int tries = 0; tries < most && !journal_is_delete(c->db); tries++) nanosleep(&pause, NULL);
 }
 
 void collect_finish(struct collect *c) {
