@@ -157,6 +157,30 @@ static void note_turns(struct at_trace *t, const struct at_span *s) {
     }
 }
 
+/* Reads what the turn wrote, and makes nothing that another product or kernel reads: a figure for the host. */
+static int reports_loss(const struct at_trace *t, int32_t e, int32_t turn) {
+    int of_turn = 0;
+    if (t->event[e].kind != AT_KERNEL) return 0;
+    AT_EACH_ACCESS(t, e, a) {
+        of_turn |= at_reads(a->mode) && a->writer == turn;
+        if (!at_writes(a->mode)) continue;
+        AT_EACH_TOUCH(t, &t->value[a->value], b)
+        if (b->event != e && at_reads(b->mode) && at_is_work(&t->event[b->event])) return 0;
+    }
+    return of_turn;
+}
+
+/* The loss may be summed up after its gradient is written (d = y - x, then dot(d, d)): still part of the loss, so
+ * forward. */
+static void skip_loss_report(const struct at_trace *t, struct at_span *s) {
+    if (s->turn < 0 || t->blind) return;
+    for (int32_t e = s->first; e < s->last; e++) {
+        if (!at_is_work(&t->event[e])) continue;
+        if (!reports_loss(t, e, s->turn)) return;
+        s->first = e + 1;
+    }
+}
+
 static void find_starts(struct at_trace *t, struct at_interval *iv) {
     int32_t lo = first_op_of(t, iv);
     for (int32_t i = iv->span0; i < iv->span0 + iv->spans; i++) {
@@ -164,6 +188,7 @@ static void find_starts(struct at_trace *t, struct at_interval *iv) {
         int32_t last = s->last;
         at_backward_start(t, s->first, lo, iv->cluster, s);
         s->last = last;
+        skip_loss_report(t, s);
         note_turns(t, s);
         lo = last + 1;
     }
