@@ -12,7 +12,7 @@ class Linear:
         self.D, self.L, self.B, self.opt, self.dx_first, self.loss = D, layers, B, optimizer, dx_first, loss
         self.t = Maker(path, **maker)
         self.next = BASE
-        self.end = []                       # number of calls after each step
+        self.end, self.turn = [], []        # number of calls after each step, and after its loss
         W, H = D * D * 4, D * B * 4
         self.W = self.place(alloc, [W] * layers)
         self.g = self.place(alloc, [W] * layers)
@@ -75,6 +75,7 @@ class Linear:
                alpha='value', beta='value')
         if self.loss == 'dot':
             t.blas('dot', 'cublasSdot_v2', n=D * B, a=d, b=d, c=self.result, lda=1, ldb=1)
+        self.turn.append(t.n)
         for i in reversed(range(self.L)):
             before = self.h[i - 1] if i else self.x
             for what in ('dx', 'dw') if self.dx_first else ('dw', 'dx'):

@@ -52,6 +52,8 @@ def check_linear(db, model, steps_expected, complete=True):
         assert r['tokens'] == model.B and r['micro_batches'] == 1
         names = [x[0] for x in db.execute('SELECT name FROM phase WHERE step = ? ORDER BY start_ns', (r['id'],))]
         assert names == ['forward', 'backward', 'optimizer']
+        last = db.execute("SELECT last_op FROM phase WHERE step = ? AND name = 'forward'", (r['id'],)).fetchone()[0]
+        assert last == model.turn[r['id']]      # the loss is forward, its sum for the host included
     assert all(r['complete'] for r in s) == complete
     for a, b in zip(s, s[1:]):
         assert b['start_ns'] == a['end_ns']
