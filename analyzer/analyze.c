@@ -24,6 +24,7 @@ static void apply_rules(struct at_trace *t) {
     at_weights(t);
     at_intervals(t);
     at_phases(t);
+    at_begun_update(t);
     at_steps(t);
     at_classes(t);
 }

@@ -205,12 +205,21 @@ static void say_per_value(struct classes *c, const struct at_range *r, const str
     if (rule->rule >= 0) say_rule(c, rule->rule, end);
 }
 
+/* The values that decide for their range: those after the last update have not been read to their end (a program that was
+ * killed in mid-step) and count only where there are no others. */
+static int32_t deciding_values(const struct at_trace *t, const struct at_range *r) {
+    int32_t n = r->values, end = t->step_ends ? t->step_end_last[t->step_ends - 1] : AT_END;
+    while (n > 1 && t->access[t->touch[t->value[r->value0 + n - 1].touch0]].event > end) n--;
+    return n;
+}
+
 /* One class for the range: the first of a fixed order that any of its values has. */
 static void say_once(struct classes *c, const struct at_range *r) {
     static const int8_t order[AT_CLASSES] = {[AT_INPUT] = 1,     [AT_ACTIVATION] = 2,  [AT_ACTIVATION_GRAD] = 3,
                                              [AT_TEMPORARY] = 4, [AT_OTHER_CLASS] = 5, [AT_UNKNOWN] = 6};
     struct at_verdict best = at_value_class(c->t, r->value0);
-    for (int32_t v = r->value0 + 1; v < r->value0 + r->values; v++) {
+    int32_t end = r->value0 + deciding_values(c->t, r);
+    for (int32_t v = r->value0 + 1; v < end; v++) {
         struct at_verdict x = at_value_class(c->t, v);
         if (order[x.cls] < order[best.cls]) best = x;
     }

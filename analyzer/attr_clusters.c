@@ -163,3 +163,25 @@ void at_clusters(struct at_trace *t) {
         break;
     }
 }
+
+/* Writes carried ranges that updates write, and nothing else. */
+static int goes_on_with_state(const struct at_trace *t, int32_t e) {
+    int writes = 0;
+    AT_EACH_ACCESS(t, e, a) {
+        if (!at_writes(a->mode)) continue;
+        if (!at_is_carried(t, a->range, e) || !t->range[a->range].cluster_writes) return 0;
+        writes = 1;
+    }
+    return writes;
+}
+
+void at_begun_update(struct at_trace *t) {
+    if (!t->step_ends || !t->gemms) return;
+    int32_t after = t->step_end_last[t->step_ends - 1], last_gemm = t->gemm[t->gemms - 1];
+    if (last_gemm < after) return;
+    for (int32_t e = last_gemm + 1; e < t->events; e++) {
+        if (t->event[e].kind != AT_KERNEL || !goes_on_with_state(t, e)) continue;
+        t->in_cluster[e] = 1;
+        t->event[e].phase = AT_OPTIMIZER;
+    }
+}

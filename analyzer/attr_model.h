@@ -249,6 +249,8 @@ void at_gradients(struct at_trace *t);  /* G1–G3, C0 */
 void at_weights(struct at_trace *t);    /* W1–W3 */
 void at_intervals(struct at_trace *t);  /* S1, S2 */
 void at_phases(struct at_trace *t);     /* P1–P7 */
+/* An update that the end of the trace cut off before it came to a weight: optimizer, but the end of no step. */
+void at_begun_update(struct at_trace *t);
 void at_steps(struct at_trace *t);      /* K1, N1 */
 void at_classes(struct at_trace *t);    /* C1–C9 */
 

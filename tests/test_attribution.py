@@ -1,6 +1,6 @@
 """The analysis: steps, phases, classes and FLOPs, on the lecture's model call by call, on cases at the edges, and on the oracle's
 simulated programs with known truth."""
-import json, os, sqlite3
+import json, os, shutil, sqlite3
 import pytest
 import oracle_adapter
 from lecture_model import Linear, HOST, BASE
@@ -111,6 +111,24 @@ def test_linear_cut_off(tmp_path, cut, alloc):
     check_linear(db, m, 5, complete=False)
     assert [r['complete'] for r in steps(db)] == [1, 1, 1, 1, 0]
     assert matmul_flops(db, "step = 4 AND phase = 'forward'") == m.expected_flops()[0]
+
+
+@pytest.mark.parametrize('optimizer', ['momentum', 'sgd'])
+@pytest.mark.parametrize('alloc', ['class', 'tensor'])
+def test_killed_at_any_call_of_the_third_step(tmp_path, alloc, optimizer):
+    """The classes are those of the whole run, wherever it ends."""
+    m = Linear(str(tmp_path / 't.db'), D=64, layers=3, B=8, steps=3, alloc=alloc, optimizer=optimizer)
+    for last in range(m.end[1], m.end[2] + 1):
+        path = str(tmp_path / f'{last}.db')
+        shutil.copy(m.t.path, path)
+        db = sqlite3.connect(path)
+        assert db.execute('SELECT max(id), count(*) FROM op').fetchone() == (m.t.n,) * 2
+        db.execute('DELETE FROM op WHERE id > ?', (last,))
+        for table in ('gemm', 'blas', 'copy', 'memset'):
+            db.execute(f'DELETE FROM {table} WHERE op > ?', (last,))
+        db.commit()
+        db.close()
+        assert by_class(analyzed(path)) == m.expected_bytes(), (last - m.end[1], m.end[2] - m.end[1])
 
 
 @pytest.mark.parametrize('optimizer', ['momentum', 'sgd'])
