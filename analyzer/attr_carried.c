@@ -10,7 +10,7 @@ struct history {
     int32_t first_modified, last_overwritten;
     int32_t modified_since; /* the last overwriting */
     int32_t last_run;
-    int gemm_last; /* products write it, last */
+    int gemm_last; /* products write it, last, or copies of their results do */
     int unsure;    /* modified by accesses of unknown direction */
 };
 
@@ -24,10 +24,50 @@ static void note_modified(const struct at_trace *t, struct history *h, const str
     h->unsure |= a->mode == AT_MAYBE;
 }
 
-static void note_written(const struct at_trace *t, struct history *h, const struct at_access *a) {
+static int is_copy(int kind) {
+    return kind == AT_H2D || kind == AT_D2D;
+}
+
+/* Does a kernel modify the range after the copy that is its touch number `touch`, before a product reads it? */
+static int worked_on_first(const struct at_trace *t, int32_t touch) {
+    const struct at_access *copy = &t->access[t->touch[touch]];
+    const struct at_range *r = &t->range[copy->range];
+    for (int32_t i = touch + 1; i < r->touch0 + r->touches; i++) {
+        const struct at_access *a = &t->access[t->touch[i]];
+        int kind = t->event[a->event].kind;
+        if (kind == AT_GEMM || (is_copy(kind) && at_writes(a->mode))) return 0;
+        if (kind == AT_KERNEL && at_modifies(a->mode)) return 1;
+    }
+    return 0;
+}
+
+/* What the copy reads on the device; NULL: it comes from the host. */
+static const struct at_value *source_of(const struct at_trace *t, int32_t copy) {
+    AT_EACH_ACCESS(t, copy, a) if (a->mode == AT_R) return &t->value[a->value];
+    return NULL;
+}
+
+static int copies_product(const struct at_trace *t, int32_t e) {
+    const struct at_value *v = t->event[e].kind == AT_D2D ? source_of(t, e) : NULL;
+    return v && v->gemm_result;
+}
+
+/* A copy restores (weights swapped for their average and back, a checkpoint), or it brings new content: the result of a
+ * product; or a batch, an activation on which kernels work before a product reads it. What comes from a range that is
+ * itself modified in place, or was copied there, restores. */
+static int begins_anew(const struct at_trace *t, int32_t touch) {
+    int32_t copy = t->access[t->touch[touch]].event;
+    const struct at_value *v = source_of(t, copy);
+    if (v && v->gemm_result) return 1;
+    if (v && (v->kernel_modifies || (v->birth >= 0 && t->event[v->birth].kind == AT_D2D))) return 0;
+    return worked_on_first(t, touch);
+}
+
+static void note_written(const struct at_trace *t, struct history *h, int32_t touch) {
+    const struct at_access *a = &t->access[t->touch[touch]];
     int kind = t->event[a->event].kind;
-    h->gemm_last = kind == AT_GEMM || (h->gemm_last && a->mode != AT_W);
-    if (h->first_modified >= 0 && (kind == AT_H2D || kind == AT_D2D)) {
+    h->gemm_last = kind == AT_GEMM || copies_product(t, a->event) || (h->gemm_last && a->mode != AT_W);
+    if (h->first_modified >= 0 && is_copy(kind) && !begins_anew(t, touch)) {
         h->copied_over++;
         h->from_host += kind == AT_H2D;
     } else if (kind != AT_GEMM || a->mode == AT_W) {
@@ -39,11 +79,12 @@ static void note_written(const struct at_trace *t, struct history *h, const stru
 
 static struct history history_of(const struct at_trace *t, const struct at_range *r) {
     struct history h = {.first_modified = -1, .last_run = -1};
-    AT_EACH_TOUCH(t, r, a) {
+    for (int32_t i = r->touch0; i < r->touch0 + r->touches; i++) {
+        const struct at_access *a = &t->access[t->touch[i]];
         if (t->event[a->event].kind == AT_KERNEL && at_modifies(a->mode) && a->event > t->first_gemm)
             note_modified(t, &h, a);
         else if (a->mode == AT_W || a->mode == AT_RW)
-            note_written(t, &h, a);
+            note_written(t, &h, i);
     }
     return h;
 }

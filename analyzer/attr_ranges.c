@@ -81,6 +81,20 @@ static int32_t ranges_of(const struct at_trace *t, const struct at_buffer *u, in
     return *first < b->range0 + b->ranges ? *first + 1 : *first;
 }
 
+/* A kernel that reads through one operand what it writes through another (geam with C = A, dgmm in place) modifies it. */
+static void join_in_place(const struct at_trace *t, const struct at_event *ev, struct at_access *access) {
+    for (int32_t i = ev->buffer0; i < ev->buffer0 + ev->buffers; i++) {
+        const struct at_buffer *w = &t->buffer[i];
+        if (w->mode != AT_W || w->bytes < 0) continue;
+        for (int32_t j = ev->buffer0; j < ev->buffer0 + ev->buffers; j++) {
+            const struct at_buffer *u = &t->buffer[j];
+            if (u->mode != AT_R || u->block != w->block || u->offset != w->offset || u->bytes != w->bytes) continue;
+            for (int32_t k = ev->access0; k < ev->access0 + ev->accesses; k++)
+                if (access[k].buffer == i) access[k].mode = AT_RW;
+        }
+    }
+}
+
 /* Counts accesses, or (access != NULL) writes them. */
 static int64_t expand(struct at_trace *t, struct at_access *access) {
     int64_t n = 0;
@@ -101,7 +115,9 @@ static int64_t expand(struct at_trace *t, struct at_access *access) {
                 access[n++] = (struct at_access){
                     .event = e, .range = r, .value = -1, .buffer = i, .writer = -1, .mode = t->buffer[i].mode};
         }
-        if (access) ev->accesses = (int32_t)n - ev->access0;
+        if (!access) continue;
+        ev->accesses = (int32_t)n - ev->access0;
+        if (ev->kind == AT_KERNEL) join_in_place(t, ev, access);
     }
     return n;
 }
