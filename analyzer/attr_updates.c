@@ -74,22 +74,31 @@ static int sizes_match(const struct sizes *s, int64_t size) {
     return 0;
 }
 
+/* Weights that the event overwrites from masters of these sizes. */
+static int update_overwritten(struct at_trace *t, int32_t e, const struct sizes *masters) {
+    int n = 0;
+    AT_EACH_ACCESS(t, e, a) {
+        if (!overwrites_weight(t, a)) continue;
+        int alone = t->block[t->range[a->range].block].ranges == 1;
+        if (t->buffer[a->buffer].bytes < 0 && !alone) continue;
+        if (!sizes_match(masters, at_access_bytes(t, a))) continue;
+        update(t, t->run[e], a->range);
+        n++;
+    }
+    return n;
+}
+
+/* A plain copy of a master into its weights (Scopy, cudaMemcpy) is a kernel of the optimizer for all rules that follow. */
 static void find_master_updates(struct at_trace *t) {
     struct sizes masters = {0};
     for (int32_t e = t->first_gemm; e < t->events; e++) {
-        if (t->event[e].kind != AT_KERNEL) continue;
-        int32_t run = t->run[e];
+        struct at_event *ev = &t->event[e];
+        if (ev->kind != AT_KERNEL && ev->kind != AT_D2D) continue;
         masters.n = 0;
         AT_EACH_ACCESS(t, e, a)
-        if (at_is_carried(t, a->range, e) && at_map_has(&t->modified, at_pair(run, a->range)))
+        if (at_is_carried(t, a->range, e) && at_map_has(&t->modified, at_pair(t->run[e], a->range)))
             sizes_add(t->pool, &masters, at_access_bytes(t, a));
-        if (!masters.n) continue;
-        AT_EACH_ACCESS(t, e, a) {
-            if (!overwrites_weight(t, a)) continue;
-            int alone = t->block[t->range[a->range].block].ranges == 1;
-            if (t->buffer[a->buffer].bytes < 0 && !alone) continue;
-            if (sizes_match(&masters, at_access_bytes(t, a))) update(t, run, a->range);
-        }
+        if (masters.n && update_overwritten(t, e, &masters)) ev->kind = AT_KERNEL;
     }
     pool_give(t->pool, masters.size);
 }
