@@ -12,6 +12,8 @@ struct history {
     int32_t last_run;
     int gemm_last; /* products write it, last, or copies of their results do */
     int unsure;    /* modified by accesses of unknown direction */
+    int filled;    /* by a copy, and no product has read it since */
+    int kept;      /* modified otherwise than between a copy and the first product that reads it */
 };
 
 static void note_modified(const struct at_trace *t, struct history *h, const struct at_access *a) {
@@ -22,6 +24,7 @@ static void note_modified(const struct at_trace *t, struct history *h, const str
     h->last_run = run;
     if (h->first_modified < 0) h->first_modified = a->event;
     h->unsure |= a->mode == AT_MAYBE;
+    h->kept |= !h->filled;
 }
 
 static int is_copy(int kind) {
@@ -85,12 +88,18 @@ static struct history history_of(const struct at_trace *t, const struct at_range
             note_modified(t, &h, a);
         else if (a->mode == AT_W || a->mode == AT_RW)
             note_written(t, &h, i);
+        int kind = t->event[a->event].kind;
+        if (kind == AT_GEMM)
+            h.filled = 0;
+        else if (is_copy(kind) && at_writes(a->mode))
+            h.filled = 1;
     }
     return h;
 }
 
 static int is_carried(const struct at_trace *t, const struct at_range *r, const struct history *h) {
     if (!h->modified || h->copied_over >= h->modified) return 0;
+    if (r->gemm_reads && !h->kept) return 0; /* batches that are scaled in place */
     if (h->unsure && h->from_host >= 0.8 * h->runs) return 0;
     int32_t last_touch = t->access[t->touch[r->touch0 + r->touches - 1]].event;
     int32_t begin = h->first_modified > t->first_gemm ? h->first_modified : t->first_gemm;

@@ -32,20 +32,35 @@ enum mark {
     MARK_OTHER    /* reads a trained weight along the other axis: backward, or a tied transpose */
 };
 
-/* Does the op write a gradient while it reads something that is neither one, nor derived, nor written by the host
- * alone? */
+/* Does the op write a gradient while it reads something that is neither one, nor derived, nor, products aside, written by
+ * the host alone? */
 int at_is_grad_op(const struct at_trace *t, int32_t e) {
-    int writes = 0, reads = 0;
+    int writes = 0, reads = 0, product = t->event[e].kind == AT_GEMM;
     if (t->in_cluster[e] || !at_is_work(&t->event[e])) return 0;
     AT_EACH_ACCESS(t, e, a) {
         const struct at_value *v = &t->value[a->value];
         int gradient = v->grad || at_grad_like(t, a->value);
         if (gradient && at_writes(a->mode))
             writes = 1;
-        else if (!gradient && at_reads(a->mode) && !v->derived && !v->only_host_writes)
+        else if (!gradient && at_reads(a->mode) && !v->derived && (!v->only_host_writes || product))
             reads = 1;
     }
     return writes && reads;
+}
+
+/* Another operand of the product was multiplied for a gradient before anything else: it depends on the gradient of the
+ * loss. So a tied weight's input gradient is told from its forward product. */
+static int follows_gradient(const struct at_trace *t, int32_t e) {
+    AT_EACH_ACCESS(t, e, a) {
+        if (t->event[e].kind != AT_GEMM || !at_is_factor(at_slot_of(t, a)) || t->range[a->range].any_weight) continue;
+        AT_EACH_TOUCH(t, &t->value[a->value], b) {
+            if (b->event >= e) break;
+            if (t->event[b->event].kind != AT_GEMM || !at_is_factor(at_slot_of(t, b))) continue;
+            if (at_is_grad_op(t, b->event)) return 1;
+            break;
+        }
+    }
+    return 0;
 }
 
 static enum mark mark_of(const struct at_trace *t, int32_t e) {
@@ -53,7 +68,7 @@ static enum mark mark_of(const struct at_trace *t, int32_t e) {
     if (at_is_grad_op(t, e)) return MARK_GRAD;
     int32_t w = t->weight_read[e];
     if (w < 0) return MARK_NONE;
-    if (t->weight_forward[e]) return MARK_FORWARD;
+    if (t->weight_forward[e]) return follows_gradient(t, e) ? MARK_OTHER : MARK_FORWARD;
     return t->range[w].frozen ? MARK_FROZEN : MARK_OTHER;
 }
 

@@ -211,6 +211,13 @@ static void read_gemm(struct rows *r, struct row *row, sqlite3_stmt *st, struct 
     add_call(r, row, &c, cost_gemm_dtype(&g, machine_of(m, row->process, row->device)));
 }
 
+/* Writes and reads nothing: scal by 0, geam with two factors 0. */
+static int only_clears(const struct cost *c) {
+    for (int i = 0; i < c->operands; i++)
+        if (c->operand[i].mode != COST_W) return 0;
+    return c->operands > 0;
+}
+
 static void read_blas(struct rows *r, struct row *row, sqlite3_stmt *st, struct machines *m) {
     (void)m;
     struct cost_blas b = {.routine = (const char *)sqlite3_column_text(st, 1),
@@ -241,6 +248,7 @@ static void read_blas(struct rows *r, struct row *row, sqlite3_stmt *st, struct 
     cost_of_blas(&b, &c);
     if (c.role == COST_PRODUCT) row->kind = AT_GEMM;
     if (c.role == COST_COPY) row->kind = AT_D2D;
+    if (c.role == COST_KERNEL && only_clears(&c)) row->kind = AT_MEMSET;
     row->m = b.m;
     row->n = b.n;
     row->k = b.k;

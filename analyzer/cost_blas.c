@@ -221,7 +221,8 @@ static void put_band(const struct cost_blas *b, struct cost *c, int64_t m, int64
 }
 
 static void level1(const struct cost_blas *b, const struct routine *r, struct cost *c) {
-    put_vector(b, c, 0, "x", b->n, r->x);
+    int clears = r->shape == V_X && b->alpha == ACCT_scalar_ZERO; /* scal by 0: what was there does not matter */
+    put_vector(b, c, 0, "x", b->n, clears ? COST_W : r->x);
     if (r->shape == V_XY || r->shape == V_XY_RES) put_vector(b, c, 1, "y", b->n, r->y);
     if (r->shape == V_X_RES || r->shape == V_XY_RES) {
         struct place p = {"result", b->c, 1, 1, 1, 1, 1};
