@@ -33,7 +33,8 @@ def finished(path, timeout=60):
     while True:
         try:
             meta = dict(query(path, 'select key, value from meta'))
-            if meta.get('state') in ('complete', 'truncated') and not os.path.exists(f'{path}-wal'):
+            # A reader that may not write, such as the query above, can leave an empty log when the last writer goes meanwhile.
+            if meta.get('state') in ('complete', 'truncated') and not (os.path.exists(f'{path}-wal') and os.path.getsize(f'{path}-wal')):
                 return meta
         except sqlite3.OperationalError:
             meta = None
