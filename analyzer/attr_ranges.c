@@ -83,6 +83,7 @@ static int32_t ranges_of(const struct at_trace *t, const struct at_buffer *u, in
 
 /* A kernel that reads through one operand what it writes through another (geam with C = A, dgmm in place) modifies it. */
 static void join_in_place(const struct at_trace *t, const struct at_event *ev, struct at_access *access) {
+    if (ev->buffers > 8) return; /* lists of tensors */
     for (int32_t i = ev->buffer0; i < ev->buffer0 + ev->buffers; i++) {
         const struct at_buffer *w = &t->buffer[i];
         if (w->mode != AT_W || w->bytes < 0) continue;

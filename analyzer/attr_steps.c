@@ -59,14 +59,27 @@ static void take_step(struct at_trace *t, const struct at_interval *iv, int32_t 
     t->step[t->steps++] = (struct at_step){.complete = (uint8_t)(!last || iv->cluster >= 0)};
 }
 
-/* A forward pass after the last update: cut off in mid-step if it reads no weight twice, else evaluation. */
+/* How often the last step's first forward pass reads each weight. */
+static struct at_map reads_of_a_pass(struct at_trace *t) {
+    struct at_map reads = {0};
+    for (int32_t i = 0; i < t->gemms; i++) {
+        const struct at_event *ev = &t->event[t->gemm[i]];
+        int32_t w = t->weight_read[t->gemm[i]];
+        if (w < 0 || ev->step != t->steps - 1 || ev->micro_batch || ev->phase != AT_FORWARD) continue;
+        ++*at_map_put(&reads, t->pool, (uint32_t)w, NULL);
+    }
+    return reads;
+}
+
+/* A forward pass after the last update: cut off in mid-step if it reads no weight more often than a pass does, else
+ * evaluation. */
 static void trailing_forward(struct at_trace *t, const struct at_interval *iv) {
-    struct at_map seen = {0};
+    struct at_map seen = {0}, usual = reads_of_a_pass(t);
     for (int32_t i = at_first_gemm_from(t, iv->from); i < t->gemms; i++) {
-        int fresh;
-        if (t->weight_read[t->gemm[i]] < 0) continue;
-        at_map_put(&seen, t->pool, (uint32_t)t->weight_read[t->gemm[i]], &fresh);
-        if (!fresh) return;
+        int32_t w = t->weight_read[t->gemm[i]];
+        if (w < 0) continue;
+        const int64_t *most = at_map_get(&usual, (uint32_t)w);
+        if (++*at_map_put(&seen, t->pool, (uint32_t)w, NULL) > (most ? *most : 1)) return;
     }
     if (!seen.count) return;
     for (int32_t e = iv->from; e < t->events; e++)

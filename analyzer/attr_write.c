@@ -236,7 +236,7 @@ static const struct rule_text {
 static double trust(const struct at_trace *t) {
     int32_t with_grad = 0;
     for (int32_t k = 0; k < t->clusters; k++) with_grad += t->cluster[k].uses_grad;
-    double f = t->steps == 1 ? 0.7 : t->steps == 2 ? 0.9 : 1;
+    double f = t->steps == 1 || t->step_ends == 1 ? 0.7 : t->steps == 2 ? 0.9 : 1;
     return t->clusters && 2 * with_grad < t->clusters ? f * 0.5 : f;
 }
 
