@@ -68,7 +68,7 @@ def test_functions_not_implemented_say_so_once():
 
 
 @pytest.mark.parametrize('case', ['exit-with-queue', 'exit-with-stuck-stream', 'exit-while-waiting', 'calls-in-atexit',
-                                  'fork-amid-work', 'fork-first'])
+                                  'fork-amid-work', 'fork-first', 'fork-in-child'])
 def test_ends_of_a_program(case):
     r = program('vgpu_cases', case)
     assert (r.returncode, r.stderr) == (7, '')

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +26,9 @@ static double seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* One product of n × n matrices in FLOP/s, by the wall clock: what a program can get. (Processor time, tempting on a busy
- * machine, is not to be trusted in a virtual one: a product seemed to run at 1.8 times what the processor can do.) */
+/* One product of n × n matrices in FLOP/s, by the wall clock: what a program can get. (Processor time, tempting on a
+ * busy machine, is not to be trusted in a virtual one: a product seemed to run at 1.8 times what the processor can do.)
+ */
 static double product(bool doubles, int n, const void *a, const void *b, void *c) {
     double start = seconds();
     if (doubles)
@@ -88,7 +91,7 @@ static uint64_t hash(const char *text) {
 }
 
 static uint64_t cache_key(int threads) {
-    char cpu[6000], all[8192];
+    static char cpu[6000], all[8192]; /* in find_peak, which runs once: the program's stack may be small */
     const char *type = getenv("OPENBLAS_CORETYPE");
     cpu_text(cpu, sizeof cpu);
     snprintf(all, sizeof all, "2\n%s\n%d cores\n%s\n%s\n%s\n%d threads", cpu, vgpu_cores(), openblas_get_config(),
@@ -132,7 +135,8 @@ static bool read_cache(const char *path, struct vgpu_peak *p) {
 
 /* Written beside and renamed, so that no reader sees half a file. Failure is no matter: it is measured again. */
 static void write_cache(const char *path, const struct vgpu_peak *p) {
-    char beside[4200], text[128];
+    static char beside[4200];
+    char text[128];
     snprintf(beside, sizeof beside, "%s.%d", path, (int)getpid());
     int n = snprintf(text, sizeof text, "acct peak 1 fp32 %.6e fp64 %.6e end\n", p->fp32, p->fp64);
     int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -156,8 +160,30 @@ static bool given(struct vgpu_peak *p) {
     return true;
 }
 
+static void *measure(void *unused) {
+    vgpu_blas_enter();
+    peak.fp32 = best_of(false);
+    peak.fp64 = best_of(true);
+    vgpu_blas_leave();
+    return unused;
+}
+
+/* In a thread of its own: a product takes tens of KB of stack, more than a thread of the program may have. */
+static void measure_apart(void) {
+    pthread_t thread;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&thread, NULL, measure, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed)
+        measure(NULL);
+    else
+        pthread_join(thread, NULL);
+}
+
 static void find_peak(void) {
-    char folder[4096], path[4160];
+    static char folder[4096], path[4160];
     int threads = openblas_get_num_threads();
     if (given(&peak)) return;
     bool cache = cache_folder(folder, sizeof folder);
@@ -165,10 +191,7 @@ static void find_peak(void) {
     snprintf(peak.source, sizeof peak.source, "best OpenBLAS product on this machine (%s, %d threads)",
              openblas_get_corename(), threads);
     if (cache && read_cache(path, &peak)) return;
-    vgpu_blas_enter();
-    peak.fp32 = best_of(false);
-    peak.fp64 = best_of(true);
-    vgpu_blas_leave();
+    measure_apart();
     if (cache && plausible(peak.fp32) && plausible(peak.fp64)) write_cache(path, &peak);
 }
 

@@ -111,15 +111,21 @@ static void after_fork(void) {
     pthread_rwlock_unlock(&blas_gate);
 }
 
-static void in_child(void) {
-    vgpu_refused = cudaErrorInitializationError;
-}
-
-static void start(void) {
+static void make_gate(void) {
     pthread_rwlockattr_t a;
     pthread_rwlockattr_init(&a);
     pthread_rwlockattr_setkind_np(&a, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
     pthread_rwlock_init(&blas_gate, &a);
+}
+
+/* The gate is made anew: it is locked, and the child may fork again. */
+static void in_child(void) {
+    vgpu_refused = cudaErrorInitializationError;
+    make_gate();
+}
+
+static void start(void) {
+    make_gate();
     pthread_key_create(&per_thread_key, thread_ends);
     legacy = take(0, 0);
     pthread_atfork(before_fork, after_fork, in_child);

@@ -105,6 +105,20 @@ static int fork_amid_work(void) {
     return 7;
 }
 
+/* A daemon's second fork, a child's system(): the child of a program that has worked forks too. */
+static int fork_in_child(void) {
+    begin();
+    product();
+    pid_t pid = fork();
+    int status;
+    if (!pid) {
+        pid = fork();
+        if (!pid) _exit(5);
+        _exit(waitpid(pid, &status, 0) == pid && WEXITSTATUS(status) == 5 ? 6 : 1);
+    }
+    return waitpid(pid, &status, 0) == pid && WEXITSTATUS(status) == 6 ? 7 : 1;
+}
+
 static int fork_first(void) {
     pid_t pid = fork();
     int status = 0;
@@ -191,6 +205,7 @@ static const struct {
     {"calls-in-atexit", calls_in_atexit},
     {"fork-amid-work", fork_amid_work},
     {"fork-first", fork_first},
+    {"fork-in-child", fork_in_child},
     {"missing", missing},
     {"fault", fault},
     {"describe", describe},
