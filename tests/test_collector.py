@@ -312,6 +312,28 @@ def test_trace_that_is_being_written_is_spared(here, force):
     assert sql(finished(here / 'x.db'), 'SELECT count(*) FROM op') == [(1,)]
 
 
+@pytest.mark.parametrize('force', ['off', 'on'])
+def test_programs_that_start_together_do_not_refuse_each_other(here, force):
+    """Ranks of one job with one ACCT_OUTPUT: a trace is one that is being written from the moment that its file is there."""
+    if force == 'on':
+        fake(here, 'alloc', 1, 'alloc', 1, 'exit', 0, env={'ACCT_OUTPUT': 'x.db'})
+        finished(here / 'x.db')
+    env = clean_env(ACCT_OUTPUT='x.db', ACCT_FORCE=force)
+    all_ = [subprocess.Popen([FAKE, collector(here), 'alloc', '1', 'sleep', '4000', 'exit', '0'], env=env, cwd=here) for _ in range(16)]
+    assert [p.wait(30) for p in all_] == [0] * 16
+    names = ['x.db'] + [f'x-{i}.db' for i in range(1, 16)]
+    assert sorted(names) == sorted(f.name for f in here.glob('*.db'))
+    assert [sql(finished(here / n), 'SELECT count(*) FROM op') for n in names] == [[(1,)]] * 16
+
+
+@pytest.mark.parametrize('content', ['', 'no database'])
+def test_a_new_file_of_somebody_else_is_refused_in_time(here, content):
+    (here / 'x.db').write_text(content)
+    start = time.time()
+    assert 'x.db exists' in fake(here, 'alloc', 1, 'exit', 0, env={'ACCT_OUTPUT': 'x.db'}).stdout
+    assert time.time() - start < 4 and (here / 'x.db').read_text() == content
+
+
 def test_pattern(here):
     fake(here, 'alloc', 1, 'exit', 0, env={'ACCT_OUTPUT': 't-%h-%r-%n%%.db', 'OMPI_COMM_WORLD_RANK': '3'})
     finished(here / f't-{socket.gethostname()}-3-0%.db')

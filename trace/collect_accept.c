@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,7 +22,10 @@
 #define HELLO_TIMEOUT_MS 10000
 #define MOST_NAMES 100000u
 #define MOST_BALLAST_BYTES (8 << 20) /* the log that has to go back into the file, as a rule */
-#define LOCK_WAIT_MS 10              /* in one call of SQLite; the rings want to be drained meanwhile */
+#define BIRTH_SECONDS 3              /* by the file's time: longer than the tables of a trace take to make */
+#define BIRTH_TRIES 100
+#define BIRTH_PAUSE_NS 10000000
+#define LOCK_WAIT_MS 10 /* in one call of SQLite; the rings want to be drained meanwhile */
 
 static int refuse(char *err, size_t err_len, const char *what) {
     snprintf(err, err_len, "%s%s%s", what, errno ? ": " : "", errno ? strerror(errno) : "");
@@ -120,18 +124,49 @@ static int make_readers(struct collect *c, char *err, size_t err_len) {
 
 /* ---- the trace --------------------------------------------------------------------------------------------------- */
 
-/* Another collector is writing this trace right now: that of the process that forked the program, most likely. It is
- * never replaced, force or not, and no reason to refuse. */
-static int being_written(const char *path) {
+enum owner { OWNER_NONE, OWNER_ALIVE, OWNER_NOT_YET };
+
+/* Who writes the trace, by what it says. NOT_YET: what there is does not say so far, as in a file just begun. */
+static enum owner owner_of(const char *path) {
     char err[256];
     sqlite3 *db;
     sqlite3_int64 pid = 0;
-    if (access(path, F_OK) || store_open(&db, path, 0, err, sizeof err)) return 0;
+    if (store_open(&db, path, 0, err, sizeof err)) return OWNER_NOT_YET;
     char *state = store_meta_text(db, "state");
-    int running = state && !strcmp(state, "running") && store_meta_int(db, "collector_pid", &pid) == 0 && pid > 0;
+    int running = state && !strcmp(state, "running"), known = store_meta_int(db, "collector_pid", &pid) == 0 && pid > 0;
     free(state);
     sqlite3_close(db);
-    return running && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+    if (!running) return OWNER_NONE;
+    if (!known) return OWNER_NOT_YET;
+    return kill((pid_t)pid, 0) == 0 || errno == EPERM ? OWNER_ALIVE : OWNER_NONE;
+}
+
+static int is_fresh(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && time(NULL) - st.st_mtime <= BIRTH_SECONDS;
+}
+
+/* Another collector is writing this trace right now: that of the process that forked the program, or of another rank
+ * that was started together with it. It is never replaced, force or not, and no reason to refuse. A file that was begun
+ * a moment ago is given the time to say whose it is. */
+static int being_written(const char *path) {
+    enum owner owner = OWNER_NOT_YET;
+    for (int n = 0; n < BIRTH_TRIES && owner == OWNER_NOT_YET; n++) {
+        if (n) nanosleep(&(struct timespec){0, BIRTH_PAUSE_NS}, NULL);
+        if (access(path, F_OK)) return 0;
+        owner = owner_of(path);
+        if (!is_fresh(path)) break;
+    }
+    return owner == OWNER_ALIVE;
+}
+
+static void folder_of(const char *path, char folder[COLLECT_PATH_BYTES]) {
+    snprintf(folder, COLLECT_PATH_BYTES, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        slash[slash == folder] = 0;
+    else
+        snprintf(folder, COLLECT_PATH_BYTES, ".");
 }
 
 static void absolute(const char *name, char *out, size_t len) {
@@ -140,6 +175,29 @@ static void absolute(const char *name, char *out, size_t len) {
         snprintf(out, len, "%s", name);
     else if (snprintf(out, len, "%s/%s", cwd, name) >= (int)len)
         snprintf(out, len, "%s", name);
+}
+
+/* One collector at a time looks and replaces: what another has just put in its place is not taken for the old file. */
+static int replace(struct collect *c, const char *name, char *err, size_t err_len) {
+    char folder[COLLECT_PATH_BYTES];
+    folder_of(name, folder);
+    int lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (lock >= 0) flock(lock, LOCK_EX); /* where that is not to be had, it was worth the try */
+    int rc = being_written(name) ? STORE_EEXISTS : store_create(&c->db, name, 1, err, err_len);
+    if (lock >= 0) close(lock);
+    return rc;
+}
+
+/* The trace under the name of attempt `n`. 0; 1: the name is taken, and the next one will do; -1: refused. */
+static int create_named(struct collect *c, const char *name, unsigned n, int counter, char *err, size_t err_len) {
+    const struct collect_config *cfg = c->config;
+    int first = cfg->output_given && !counter && !cfg->later && n == 0; /* the name that was asked for */
+    int rc = store_create(&c->db, name, 0, err, err_len);
+    if (rc == STORE_EEXISTS && n == 0 && !cfg->later && cfg->force)
+        rc = replace(c, name, err, err_len);
+    else if (rc == STORE_EEXISTS && first && !being_written(name))
+        return -1;
+    return rc == STORE_EEXISTS ? 1 : rc ? -1 : 0;
 }
 
 static int create_trace(struct collect *c, char *err, size_t err_len) {
@@ -153,13 +211,9 @@ static int create_trace(struct collect *c, char *err, size_t err_len) {
         if (name_expand(cfg->output, &v, name, sizeof name, err, err_len)) return -1;
         if (name_number(name, counter ? 0 : n, numbered, sizeof numbered))
             return refuse(err, err_len, "ACCT_OUTPUT: the name is too long");
-        int in_use = cfg->output_given && being_written(numbered);
-        int rc = store_create(&c->db, numbered, cfg->force && !in_use && n == 0 && !cfg->later, err, err_len);
-        if (rc == 0) {
-            absolute(numbered, c->path, sizeof c->path);
-            return 0;
-        }
-        if (rc != STORE_EEXISTS || (cfg->output_given && !counter && !cfg->later && !in_use && n == 0)) return -1;
+        int rc = create_named(c, numbered, n, counter, err, err_len);
+        if (rc == 0) absolute(numbered, c->path, sizeof c->path);
+        if (rc <= 0) return rc;
     }
     return refuse(err, err_len, "ACCT_OUTPUT: every name is taken: choose another folder");
 }
@@ -169,10 +223,7 @@ static int create_trace(struct collect *c, char *err, size_t err_len) {
 static int make_ballast(const char *path) {
     char folder[COLLECT_PATH_BYTES];
     struct statvfs disk;
-    snprintf(folder, sizeof folder, "%s", path);
-    char *slash = strrchr(folder, '/');
-    if (!slash) return -1;
-    slash[slash == folder] = 0;
+    folder_of(path, folder);
     if (statvfs(folder, &disk)) return -1;
     uint64_t room = (uint64_t)disk.f_bavail * disk.f_frsize / 8;
     uint64_t bytes = room < MOST_BALLAST_BYTES ? room : MOST_BALLAST_BYTES;
