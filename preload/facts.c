@@ -15,6 +15,12 @@ extern char **environ;
 #endif
 #define SCRATCH_BYTES (1u << 20)
 
+/* For what would be much on a stack: the thread may have a small one. NULL: no memory. */
+static void *map_scratch(void) {
+    void *p = mmap(NULL, SCRATCH_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
 /* ---- process ------------------------------------------------------------------------------------------------- */
 
 /* Variables that change what CUDA computes or allocates. A name that ends in * is a prefix. */
@@ -79,8 +85,8 @@ static struct acct_text tell_path(struct ring_writer *w, char *scratch, long byt
 void facts_tell_process(struct ring_writer *w) {
     struct timespec utc;
     struct acct_ev_process *r;
-    char *scratch = mmap(NULL, SCRATCH_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (scratch == MAP_FAILED || !(r = ring_begin(w, ACCT_EV_PROCESS, sizeof *r, hook_now()))) return;
+    char *scratch = map_scratch();
+    if (!scratch || !(r = ring_begin(w, ACCT_EV_PROCESS, sizeof *r, hook_now()))) return;
     clock_gettime(CLOCK_REALTIME, &utc);
     r->utc_ns = (uint64_t)utc.tv_sec * 1000000000u + (uint64_t)utc.tv_nsec;
     r->pid = sys_getpid();
@@ -103,13 +109,12 @@ typedef int error_fn(void);
 
 /* cudaDeviceAttr values; the same in every version. */
 enum { ATTR_CLOCK_RATE = 13, ATTR_SM_COUNT = 16, ATTR_CC_MAJOR = 75, ATTR_CC_MINOR = 76 };
-/* What all versions of cudaDeviceProp begin with, in room for the largest of them. */
+/* What all versions of cudaDeviceProp begin with; used in room for any of them. */
 struct properties {
     char name[256];
     char uuid[16], luid[8];
     unsigned int luid_node_mask;
     size_t total_bytes;
-    char rest[4096];
 };
 
 int facts_current_device(void) {
@@ -143,22 +148,12 @@ static void tell_virtual(struct ring_writer *w, struct acct_ev_device *r) {
     r->peak_source = ring_text(w, *v.peak_source ? v.peak_source : NULL, strlen(v.peak_source));
 }
 
-void facts_tell_device(struct ring_writer *w, int ordinal) {
-    error_fn *peek = (error_fn *)real_find_quietly("cudaPeekAtLastError", "cudart");
-    error_fn *clear = (error_fn *)real_find_quietly("cudaGetLastError", "cudart");
+/* p: NULL where the properties are not to be had. */
+static void describe(struct ring_writer *w, struct acct_ev_device *r, int ordinal, const struct properties *p) {
     attribute_fn *ask = (attribute_fn *)real_find_quietly("cudaDeviceGetAttribute", "cudart");
-    properties_fn *properties = (properties_fn *)real_find_quietly("cudaGetDeviceProperties_v2", "cudart");
-    struct properties p;
-    if (!properties) properties = (properties_fn *)real_find_quietly("cudaGetDeviceProperties", "cudart");
-    memset(&p, 0, sizeof p);
-    int clean = peek && peek() == 0;
-    int known = properties && properties(&p, ordinal) == 0;
-    struct acct_ev_device *r = ring_begin(w, ACCT_EV_DEVICE, sizeof *r, hook_now());
-    if (!r) return;
-    p.name[sizeof p.name - 1] = 0;
     r->ordinal = ordinal;
-    r->name = ring_text(w, known ? p.name : NULL, strlen(p.name));
-    r->total_bytes = known ? (int64_t)p.total_bytes : ACCT_NULL_I64;
+    r->name = ring_text(w, p ? p->name : NULL, p ? strnlen(p->name, sizeof p->name) : 0);
+    r->total_bytes = p ? (int64_t)p->total_bytes : ACCT_NULL_I64;
     r->cc_major = attribute(ask, ATTR_CC_MAJOR, ordinal);
     r->cc_minor = attribute(ask, ATTR_CC_MINOR, ordinal);
     r->sm_count = attribute(ask, ATTR_SM_COUNT, ordinal);
@@ -167,9 +162,24 @@ void facts_tell_device(struct ring_writer *w, int ordinal) {
     r->peak_fp32 = r->peak_fp64 = NAN;
     r->peak_source = ring_text(w, NULL, 0);
     tell_virtual(w, r);
-    ring_commit(w);
+}
+
+void facts_tell_device(struct ring_writer *w, int ordinal) {
+    error_fn *peek = (error_fn *)real_find_quietly("cudaPeekAtLastError", "cudart");
+    error_fn *clear = (error_fn *)real_find_quietly("cudaGetLastError", "cudart");
+    properties_fn *properties = (properties_fn *)real_find_quietly("cudaGetDeviceProperties_v2", "cudart");
+    if (!properties) properties = (properties_fn *)real_find_quietly("cudaGetDeviceProperties", "cudart");
+    struct properties *p = map_scratch();
+    int clean = peek && peek() == 0;
+    int known = p && properties && properties(p, ordinal) == 0;
+    struct acct_ev_device *r = ring_begin(w, ACCT_EV_DEVICE, sizeof *r, hook_now());
+    if (r) {
+        describe(w, r, ordinal, known ? p : NULL);
+        ring_commit(w);
+    }
     if (clean && clear && peek() != 0) /* an error of our question is not the program's */
         clear();
+    if (p) munmap(p, SCRATCH_BYTES);
 }
 
 /* ---- ring pages ---------------------------------------------------------------------------------------------- */

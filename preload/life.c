@@ -74,9 +74,7 @@ static int publish(int ok) {
 
 /* Waits for the thread that starts. If that takes longer than it may, the call passes and is counted. */
 static int wait_for_starter(void) {
-    uint64_t ms, until;
-    acct_env_number(ENV_ACCT_START_TIMEOUT, &ms);
-    until = hook_now() + (ms + 1000) * 1000000u;
+    uint64_t until = hook_now() + acct_env_ns(ENV_ACCT_START_TIMEOUT) + 1000000000u;
     while (atomic_load_explicit(&life_page->state, memory_order_acquire) == LIFE_STARTING && hook_now() < until)
         sys_futex_wait(&life_page->state, LIFE_STARTING, 100, 0);
     uint32_t state = atomic_load_explicit(&life_page->state, memory_order_acquire);
@@ -95,24 +93,22 @@ int life_start(int (*first)(void *arg), void *arg) {
 
 /* ---- exit ---------------------------------------------------------------------------------------------------- */
 
-/* The other end of the socket is closed, as far as the program has left us the descriptor. */
+/* The other end of the socket is closed. */
 static int collector_hung_up(void) {
-    if (!socket_is_ours()) return 0;
     struct pollfd p = {life_trace.socket, POLLIN, 0};
     struct timespec now = {0, 0};
     return syscall(SYS_ppoll, &p, 1, &now, NULL, 8) > 0 && (p.revents & (POLLHUP | POLLERR));
 }
 
+/* By its socket, as long as that is there: its process id may be of another namespace than the program's. */
 static int collector_is_gone(struct acct_control *c) {
+    if (socket_is_ours()) return collector_hung_up();
     int pid = (int)atomic_load_explicit(&c->collector_pid, memory_order_acquire);
-    if (pid > 0 && syscall(SYS_kill, pid, 0) != 0 && errno == ESRCH) return 1;
-    return collector_hung_up();
+    return pid > 0 && syscall(SYS_kill, pid, 0) != 0 && errno == ESRCH;
 }
 
 static void wait_for_commit(struct acct_control *c) {
-    uint64_t ms, until;
-    acct_env_number(ENV_ACCT_EXIT_TIMEOUT, &ms);
-    until = hook_now() + ms * 1000000u;
+    uint64_t until = hook_now() + acct_env_ns(ENV_ACCT_EXIT_TIMEOUT);
     while (!atomic_load_explicit(&c->committed, memory_order_acquire) && hook_now() < until) {
         sys_futex_wait(&c->committed, 0, 50, 1);
         if (!atomic_load_explicit(&c->committed, memory_order_acquire) && collector_is_gone(c)) {

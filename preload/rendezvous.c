@@ -35,21 +35,55 @@ static uint64_t byte_budget(void) {
     return budget;
 }
 
-/* Geometry by the environment: as many rings as the budget holds. -1: a variable is wrong, or not even one fits. */
+/* A size of the rings; the default where the environment has none that is allowed. */
+static uint32_t ring_size(enum acct_env_name v, uint32_t min, uint32_t max) {
+    uint64_t n;
+    int wrong = acct_env_number(v, &n);
+    if (!wrong && n >= min && n <= max && !(n & (n - 1))) return (uint32_t)n;
+    acct_env_parse_number(acct_env_entry(v)->fallback, 1, &n);
+    return (uint32_t)n;
+}
+
+static uint32_t ring_slots(void) {
+    return ring_size(ENV_ACCT_RING_SLOTS, RING_MIN_SLOTS, RING_MAX_SLOTS);
+}
+
+static uint32_t blob_bytes(void) {
+    return ring_size(ENV_ACCT_BLOB_BYTES, RING_MIN_BLOB, RING_MAX_BLOB);
+}
+
+static int is_wrong(enum acct_env_name v) {
+    uint64_t n = 0;
+    if (!strncmp(acct_env_entry(v)->name, "ACCT_VGPU", 9)) return 0; /* the virtual GPU says that itself */
+    if (acct_env_is_wrong(v)) return 1;
+    if (v != ENV_ACCT_RING_SLOTS && v != ENV_ACCT_BLOB_BYTES) return 0;
+    acct_env_number(v, &n);
+    return n != (v == ENV_ACCT_RING_SLOTS ? ring_slots() : blob_bytes());
+}
+
+/* What is set wrongly in the environment is told in one line, and the default goes. */
+static void tell_wrong_settings(void) {
+    char names[512] = "";
+    for (enum acct_env_name v = 0; v < ENV_COUNT; v++) {
+        if (!is_wrong(v)) continue;
+        say_append(names, sizeof names, *names ? ", " : "");
+        say_append(names, sizeof names, acct_env_entry(v)->name);
+        say_append(names, sizeof names, "=");
+        say_append(names, sizeof names, acct_env_text(v));
+    }
+    if (*names) say_warning(names, ": not a value it can have, the default is used; see acct help env", NULL);
+}
+
+/* Geometry by the environment: as many rings as the budget holds. -1: not even one fits. */
 static int choose_layout(struct acct_control *c, char *why, size_t len) {
-    uint64_t slots, blob, budget = byte_budget();
-    if (acct_env_number(ENV_ACCT_RING_SLOTS, &slots) || slots > UINT32_MAX ||
-        ring_layout(c, 1, (uint32_t)slots, RING_MIN_BLOB, 0))
-        return fail(why, len, "ACCT_RING_SLOTS is wrong", "; give a power of two from 64 to 16777216");
-    if (acct_env_number(ENV_ACCT_BLOB_BYTES, &blob) || blob > UINT32_MAX ||
-        ring_layout(c, 1, (uint32_t)slots, (uint32_t)blob, (uint32_t)sys_getpid()))
-        return fail(why, len, "ACCT_BLOB_BYTES is wrong", "; give a power of two from 4K to 1G");
+    uint32_t slots = ring_slots(), blob = blob_bytes(), pid = (uint32_t)sys_getpid();
+    uint64_t budget = byte_budget();
+    ring_layout(c, 1, slots, blob, pid);
     if (budget < c->total_bytes)
         return fail(why, len, "no room for the recorder under the limits set",
                     "; raise ulimit -v or -f, or lower ACCT_RING_SLOTS");
     uint64_t rings = (budget - c->rings_offset) / c->ring_stride;
-    ring_layout(c, rings < ACCT_MAX_RINGS ? (uint32_t)rings : ACCT_MAX_RINGS, (uint32_t)slots, (uint32_t)blob,
-                (uint32_t)sys_getpid());
+    ring_layout(c, rings < ACCT_MAX_RINGS ? (uint32_t)rings : ACCT_MAX_RINGS, slots, blob, pid);
     return 0;
 }
 
@@ -67,6 +101,17 @@ static int make_memfd(uint64_t bytes) {
     return -1;
 }
 
+/* Where the program locks its memory (mlockall), each page of a new mapping would be made at once, those of all rings:
+ * so it is mapped without access first, and unlocked. */
+static void *map_unlocked(int fd, uint64_t bytes) {
+    void *p = mmap(NULL, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (p == MAP_FAILED) return p;
+    syscall(SYS_munlock, p, bytes);
+    if (syscall(SYS_mprotect, p, bytes, PROT_READ | PROT_WRITE) == 0) return p;
+    munmap(p, bytes);
+    return MAP_FAILED;
+}
+
 /* Memfd of the layout in *want, mapped with its control page filled. -1: error. */
 static int map_control(const struct acct_control *want, struct acct_control **out) {
     int fd = make_memfd(want->total_bytes);
@@ -74,8 +119,7 @@ static int map_control(const struct acct_control *want, struct acct_control **ou
     /* The control page is made present by fallocate, ring areas when they are claimed: where memory is short that fails
      * here, instead of by SIGBUS in the program. */
     void *p = MAP_FAILED;
-    if (syscall(SYS_fallocate, fd, 0, 0L, want->rings_offset) == 0)
-        p = mmap(NULL, want->total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (syscall(SYS_fallocate, fd, 0, 0L, want->rings_offset) == 0) p = map_unlocked(fd, want->total_bytes);
     if (p == MAP_FAILED) {
         sys_close(fd);
         return -1;
@@ -143,12 +187,10 @@ static int wait_readable(int sock, uint64_t deadline) {
 
 static int agree(int sock, int memfd, const struct acct_control *c, char *why, size_t len) {
     struct acct_reply reply;
-    uint64_t ms;
-    acct_env_number(ENV_ACCT_START_TIMEOUT, &ms);
     memset(&reply, 0, sizeof reply);
     if (send_hello(sock, memfd, c) != 0)
         return fail(why, len, "the collector does not answer", "; look whether acct-collect can run here");
-    if (wait_readable(sock, hook_now() + ms * 1000000u) != 0)
+    if (wait_readable(sock, hook_now() + acct_env_ns(ENV_ACCT_START_TIMEOUT)) != 0)
         return fail(why, len, "the collector did not answer in time", "; raise ACCT_START_TIMEOUT");
     long n = syscall(SYS_recvfrom, sock, &reply, sizeof reply, 0, NULL, NULL);
     if (n != (long)sizeof reply || reply.magic != ACCT_WIRE_MAGIC)
@@ -160,8 +202,9 @@ static int agree(int sock, int memfd, const struct acct_control *c, char *why, s
 }
 
 int rendezvous(struct life_trace *t, char *why, size_t len) {
-    struct acct_control want;
+    static struct acct_control want; /* one thread of a process starts; it may have a small stack */
     memset(&want, 0, sizeof want);
+    tell_wrong_settings();
     if (choose_layout(&want, why, len)) return -1;
     int memfd = map_control(&want, &t->control);
     if (memfd < 0)

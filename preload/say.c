@@ -35,14 +35,26 @@ const char *say_number(char *buf, int64_t n) {
     return memmove(buf, p, (size_t)(buf + 24 - p));
 }
 
-void say_once(const char *first, ...) {
+static void say(const char *first, va_list parts) {
     char line[1024] = "acct: ";
-    va_list parts;
-    if (!life_first_complaint() || !stderr_is_the_same()) return;
-    va_start(parts, first);
     for (const char *s = first; s; s = va_arg(parts, const char *)) say_append(line, sizeof line - 1, s);
-    va_end(parts);
     size_t n = strlen(line);
     line[n++] = '\n';
     (void)!sys_write(2, line, n);
+}
+
+void say_once(const char *first, ...) {
+    va_list parts;
+    if (!life_first_complaint() || !stderr_is_the_same()) return;
+    va_start(parts, first);
+    say(first, parts);
+    va_end(parts);
+}
+
+void say_warning(const char *first, ...) {
+    va_list parts;
+    if (!stderr_is_the_same()) return;
+    va_start(parts, first);
+    say(first, parts);
+    va_end(parts);
 }

@@ -387,6 +387,24 @@ def test_no_room_at_all_is_said(traced):
     assert r.returncode == 0 and re.fullmatch(r'acct: no trace: [^\n]*ulimit[^\n]*\n', r.stderr) and not out.exists()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason='locking memory takes root here')
+def test_locked_memory_does_not_make_all_rings_present(fake, traced):
+    """mlockall(MCL_FUTURE): 512 rings of 2.3 MB would be in memory at once."""
+    bare = int(plain(fake, 'preload_life', 'locked').stdout)
+    r, out = traced('preload_life', 'locked')
+    assert (r.returncode, r.stderr) == (0, '') and int(r.stdout) < bare + 8192  # KB
+    assert Trace(out).one('select count(*) from op') == 2
+
+
+def test_the_first_call_takes_little_stack(fake, traced):
+    """Less than 8 KB: threads and signal handlers may have stacks of 16 KB."""
+    bare = [int(n) for n in plain(fake, 'preload_life', 'stack').stdout.split()]
+    r, out = traced('preload_life', 'stack')
+    with_ = [int(n) for n in r.stdout.split()]
+    assert r.stderr == '' and with_[0] - bare[0] < 8192 and with_[1] - bare[1] < 2048, (bare, with_)
+    assert Trace(out).one('select count(*) from op') == 4
+
+
 def test_a_large_environment_and_command_line(traced):
     many = {f'ACCT_VGPU_TEST_{i}': 'x' * 100 for i in range(500)}
     r, out = traced('preload_life', 'pairs', '1', *(['y' * 1000] * 100), env={'CUDA_MODULE_LOADING': 'LAZY', **many})
@@ -466,13 +484,30 @@ def test_off_passes_everything_through(traced, tmp_path):
 
 @pytest.mark.parametrize('env,says', [
     ({'ACCT_COLLECTOR': '/nonexistent/acct-collect'}, 'ACCT_COLLECTOR'), ({'ACCT_COLLECTOR': '/bin/true'}, 'acct-collect'),
-    ({'ACCT_COLLECTOR': '/etc/passwd'}, 'ACCT_COLLECTOR'), ({'ACCT_RING_SLOTS': '100'}, 'ACCT_RING_SLOTS'), ({'ACCT_BLOB_BYTES': 'x'}, 'ACCT_BLOB_BYTES'),
+    ({'ACCT_COLLECTOR': '/etc/passwd'}, 'ACCT_COLLECTOR'),
     ({'ACCT_OUTPUT': '/nonexistent/t.db'}, '/nonexistent')])
 def test_no_recorder_no_harm_one_line(fake, traced, env, says):
     bare = plain(fake, 'preload_life', 'fork-calls')
     r, _ = traced('preload_life', 'pairs', '1000', env=env)
     assert r.returncode == 0 and r.stdout == ''
     assert re.fullmatch(r'acct: [^\n]+\n', r.stderr) and says in r.stderr
+
+
+@pytest.mark.parametrize('env', [{'ACCT_RING_SLOTS': '100'}, {'ACCT_BLOB_BYTES': '2G'}, {'ACCT': 'maybe'}, {'ACCT_START_TIMEOUT': 'soon'},
+                                 {'ACCT_EXIT_TIMEOUT': '-1'}, {'ACCT_MAX_BYTES': '1T'}, {'ACCT_COMMIT_INTERVAL': '1x', 'ACCT_FORCE': 'please'}])
+def test_a_wrong_setting_is_told_and_the_default_used(traced, env):
+    r, out = traced('preload_life', 'pairs', '10', env=env)
+    assert r.returncode == 0 and re.fullmatch(r'acct: [^\n]+ the default is used[^\n]*\n', r.stderr)
+    assert all(f'{k}={v}' in r.stderr for k, v in env.items())
+    t = Trace(out)
+    assert t.one('select count(*) from op') == 20 and t.meta['state'] == 'complete'
+
+
+@pytest.mark.parametrize('name', ['ACCT_START_TIMEOUT', 'ACCT_EXIT_TIMEOUT'])
+def test_a_timeout_beyond_all_time_does_not_wrap(traced, name):
+    for value in (2**64 // 10**6 + 1, 2**63 // 10**6 * 2, 2**64 - 1):
+        r, out = traced('preload_life', 'pairs', '10', env={name: str(value)}, trace=f'{value}.db')
+        assert (r.returncode, r.stderr) == (0, '') and Trace(out).one('select count(*) from op') == 20
 
 
 def test_a_collector_that_hangs_is_not_waited_for_for_ever(traced, tmp_path):

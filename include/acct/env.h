@@ -80,4 +80,19 @@ static inline int acct_env_number(enum acct_env_name v, uint64_t *out) {
     return -1;
 }
 
+/* acct_env_number for a time in ms, in ns: never so long that the sum with a clock's time could overflow (a year). */
+static inline uint64_t acct_env_ns(enum acct_env_name v) {
+    const uint64_t most_ms = UINT64_C(366) * 24 * 3600 * 1000;
+    uint64_t ms;
+    acct_env_number(v, &ms);
+    return (ms < most_ms ? ms : most_ms) * 1000000u;
+}
+
+/* 1: the variable is set to what its type does not allow. */
+static inline int acct_env_is_wrong(enum acct_env_name v) {
+    const char *type = acct_env_entry(v)->type;
+    uint64_t n;
+    return strcmp(type, "text") && strcmp(type, "path") && acct_env_number(v, &n) != 0;
+}
+
 #endif

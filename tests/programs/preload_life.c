@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -190,6 +192,40 @@ static int leaves_a_daemon(void) {
     return 8;
 }
 
+/* Prints the most memory that was resident, in KB. */
+static int locked(void) {
+    struct rusage u;
+    if (mlockall(MCL_CURRENT | MCL_FUTURE)) return 95;
+    pairs(1, 100);
+    getrusage(RUSAGE_SELF, &u);
+    printf("%ld\n", u.ru_maxrss);
+    return 0;
+}
+
+static void *one_pair(void *arg) {
+    pairs(1, 100);
+    return arg;
+}
+
+/* Prints the bytes of stack that a thread with one pair of calls has used: the first thread of all, and the next. */
+static int stack_used(void) {
+    enum { BYTES = 1 << 20 };
+    for (int i = 0; i < 2; i++) {
+        unsigned char *stack = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        pthread_attr_t a;
+        pthread_t t;
+        size_t untouched = 0;
+        if (stack == MAP_FAILED) return 94;
+        memset(stack, 0xab, BYTES);
+        pthread_attr_init(&a);
+        pthread_attr_setstack(&a, stack, BYTES);
+        if (pthread_create(&t, &a, one_pair, NULL) || pthread_join(t, NULL)) return 93;
+        while (stack[untouched] == 0xab) untouched++;
+        printf("%zu\n", BYTES - untouched);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "", *arg = argc > 2 ? argv[2] : "";
     if (!strcmp(what, "turns")) return turns(atoi(arg));
@@ -205,6 +241,8 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "signals")) return signals_as_they_were();
     if (!strcmp(what, "pthread-exit")) return main_thread_ends_first();
     if (!strcmp(what, "daemon")) return leaves_a_daemon();
+    if (!strcmp(what, "locked")) return locked();
+    if (!strcmp(what, "stack")) return stack_used();
     if (!strcmp(what, "pairs")) return pairs(atoi(arg), 512), 0;
     return 96;
 }
