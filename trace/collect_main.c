@@ -52,6 +52,7 @@ static int parse_fd(const char *option, const char *text, int *fd) {
     if (!text) return bad("a descriptor number is missing after", option);
     if (end == text || *end || n < 0 || n > INT_MAX || fcntl((int)n, F_GETFD) < 0)
         return bad("not an open descriptor:", text);
+    fcntl((int)n, F_SETFD, FD_CLOEXEC); /* the analysis has no business with it */
     *fd = (int)n;
     return 0;
 }
@@ -72,7 +73,7 @@ static int parse(int argc, char **argv, struct options *o) {
     return 0;
 }
 
-/* A malformed number falls back to its default: the library and acct run have told the user already. */
+/* A malformed number falls back to its default: the library tells the user. */
 static void configure(struct collect_config *c, int status_fd) {
     uint64_t number;
     const char *given = getenv("ACCT_OUTPUT");

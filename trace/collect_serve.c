@@ -81,12 +81,12 @@ static int worth_waking(const struct collect *c) {
 }
 
 /* A writer adds to `wake` only if it sees `sleeping`: so `sleeping` is set first, then the rings are looked at once
- * more. */
+ * more (see ring_wake). */
 static void sleep_until_woken(struct collect *c) {
     struct acct_control *control = ring_map_control(&c->map);
     uint32_t word = atomic_load(&control->wake);
     struct timespec timeout = {0, c->rings_in_use > c->map.max_rings / 4 ? CROWDED_NS : IDLE_NS};
-    atomic_store(&control->sleeping, 1);
+    atomic_exchange(&control->sleeping, 1);
     if (!worth_waking(c)) syscall(SYS_futex, &control->wake, FUTEX_WAIT, word, &timeout, NULL, 0);
     atomic_store(&control->sleeping, 0);
 }

@@ -172,8 +172,9 @@ void ring_retire(struct ring_writer *w, unsigned i) {
 }
 
 void ring_wake(struct acct_control *c) {
-    /* Sequentially consistent: pairs with the collector's store to `sleeping` before its last look at the rings. */
-    if (!atomic_load(&c->sleeping)) return;
+    /* A read-modify-write here and in the collector, which sets `sleeping` before its last look at the rings: the later
+     * of the two sees what was done before the earlier, so that not both can miss the other. */
+    if (!atomic_fetch_or(&c->sleeping, 0)) return;
     atomic_fetch_add(&c->wake, 1);
     syscall(SYS_futex, &c->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
