@@ -39,7 +39,7 @@ static int open_listener(struct run_process *r) {
     n = (size_t)snprintf(r->socket_name, sizeof r->socket_name, "@acct-%ld-%016llx", (long)getpid(), nonce);
     memcpy(address.sun_path + 1, r->socket_name + 1, n - 1); /* abstract: the first byte is 0 */
     if (bind(r->listener, (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n))) return -1;
-    return listen(r->listener, 64);
+    return listen(r->listener, SOMAXCONN); /* a connection that finds no place does not wait: the library starts a collector */
 }
 
 int run_prepare(struct run_process *r, char *err, size_t err_len) {

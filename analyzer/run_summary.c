@@ -100,8 +100,8 @@ static void tell_none(const struct run_process *r) {
     if (!on)
         say("nothing was recorded, as ACCT=off asks");
     else
-        say("no CUDA call was seen, so there is no trace: the program does not use CUDA, ended before it did, or has the CUDA runtime linked"
-            " statically (nvcc's default; build with -cudart shared)");
+        say("there is no trace: if libacct.so has not said why above, no CUDA call was seen: the program does not use CUDA, ended before it did,"
+            " or has the CUDA runtime linked statically (nvcc's default; build with -cudart shared)");
 }
 
 static void tell_unfinished(const struct run_process *r, const struct run_trace *t, int collector_alive) {
