@@ -210,7 +210,13 @@ int rendezvous(struct life_trace *t, char *why, size_t len) {
     if (memfd < 0)
         return fail(why, len, "no shared memory for the recorder", "; look at the limits on memory and descriptors");
     t->socket = connect_given();
-    if (t->socket < 0) t->socket = spawn_collector(why, len);
+    if (t->socket < 0) {
+        if (*acct_env_text(ENV_ACCT_SOCKET))
+            say_warning(
+                "the collector of acct run is not to be reached from here; this process writes a trace by itself",
+                NULL);
+        t->socket = spawn_collector(why, len);
+    }
     int bad = t->socket < 0 || agree(t->socket, memfd, t->control, why, len) != 0;
     sys_close(memfd);
     if (bad) {

@@ -504,6 +504,17 @@ def test_listener_serves_several_programs(here):
     assert first.wait() == second.wait() == 0
 
 
+@pytest.mark.skipif(not ROOT, reason='becoming another user takes root')
+def test_listener_says_that_it_serves_its_own_user_only(here):
+    l = Listener(here)
+    os.chmod(here, 0o755)
+    r = subprocess.run(['setpriv', '--reuid', '65534', '--regid', '65534', '--clear-groups', FAKE, '@' + l.name, 'alloc', '1', 'exit', '0'],
+                       env=clean_env(), stdout=subprocess.PIPE, text=True, timeout=30)
+    assert 'another user' in r.stdout and not list(here.glob('*.db'))
+    assert subprocess.run([FAKE, '@' + l.name, 'alloc', '1', 'exit', '0'], env=clean_env(), timeout=30).returncode == 0
+    finished(wait_for(lambda: list(here.glob('*.db')), 'a trace')[0])
+
+
 def test_listener_refuses_an_existing_file(here):
     (here / 'run.db').write_text('precious')
     l = Listener(here, ACCT_OUTPUT='run.db')

@@ -510,6 +510,22 @@ def test_a_timeout_beyond_all_time_does_not_wrap(traced, name):
         assert (r.returncode, r.stderr) == (0, '') and Trace(out).one('select count(*) from op') == 20
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason='a namespace of mounts takes root here')
+def test_without_dev_null_the_trace_is_made_and_analysed(fake, tmp_path):
+    program = f'LD_LIBRARY_PATH={fake} LD_PRELOAD={LIB} ACCT_OUTPUT={tmp_path}/t.db {BUILD}/tests/preload_life pairs 10'
+    r = run('unshare', '-m', 'sh', '-c', f'mount -t tmpfs none /dev && {program} | cat')
+    assert (r.returncode, r.stdout, r.stderr) == (0, '', '')
+    t = Trace(tmp_path / 't.db')
+    assert t.one('select count(*) from op') == 20
+    assert t.meta.get('analysis') is None  # it ran
+
+
+def test_a_collector_out_of_reach_is_told(traced):
+    r, out = traced('preload_life', 'pairs', '10', env={'ACCT_SOCKET': '@nobody-listens-here'})
+    assert r.returncode == 0 and re.fullmatch(r'acct: [^\n]*acct run[^\n]*\n', r.stderr)
+    assert Trace(out).one('select count(*) from op') == 20
+
+
 def test_a_collector_that_hangs_is_not_waited_for_for_ever(traced, tmp_path):
     silent = tmp_path / 'silent'
     silent.write_text('#!/bin/sh\nexec sleep 20\n')

@@ -60,6 +60,8 @@ void collect_status(const struct collect_config *config, const char *format, ...
 
 /* Takes the hello from `socket`, maps the rings, creates the trace and answers. 0; or -1: refused, and all is told. */
 int collect_accept(struct collect *c, int socket, const struct collect_config *config);
+/* The answer to a program's hello: error 0, or why there will be no trace. */
+void collect_reply(int socket, int error, const char *message);
 /* Drains what is in the rings at its beginning: what is written meanwhile may wait for the next pass. Records read. */
 uint64_t collect_drain(struct collect *c);
 /* Commits; waits for another process' lock on the database, unless told to stop. */

@@ -258,7 +258,7 @@ static int write_start(struct collect *c, char *err, size_t err_len) {
 
 /* ---- together ---------------------------------------------------------------------------------------------------- */
 
-static void send_reply(int socket, int error, const char *message) {
+void collect_reply(int socket, int error, const char *message) {
     struct acct_reply reply = {.magic = ACCT_WIRE_MAGIC, .error = error};
     snprintf(reply.message, sizeof reply.message, "%s", message);
     if (send(socket, &reply, sizeof reply, MSG_NOSIGNAL) < 0)
@@ -299,13 +299,13 @@ int collect_accept(struct collect *c, int socket, const struct collect_config *c
     char err[ACCT_MESSAGE_BYTES] = "";
     *c = (struct collect){.config = config, .socket = socket, .ballast = -1, .proc = {.pidfd = -1}};
     if (accept_all(c, err, sizeof err)) {
-        send_reply(socket, 1, err);
+        collect_reply(socket, 1, err);
         collect_status(config, "error %llu %s\n", (unsigned long long)c->shown_pid, err);
         return -1;
     }
     atomic_store(&ring_map_control(&c->map)->collector_pid, (uint32_t)getpid());
     collect_status(config, "open %llu %s\n", (unsigned long long)c->shown_pid, c->path);
-    send_reply(socket, 0, "");
+    collect_reply(socket, 0, "");
     return 0;
 }
 

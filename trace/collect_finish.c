@@ -91,7 +91,8 @@ static int find_acct(char *out, size_t len) {
     return -1;
 }
 
-/* Runs argv with /dev/null as input and keeps the first line of what it says. Its exit code; -1: it could not be run.
+/* Runs argv without input (a descriptor that cannot be read) and keeps the first line of what it says. Its exit code;
+ * -1: it could not be run.
  */
 static int run_quietly(char *const argv[], char *line, size_t len) {
     int ends[2], status = -1;
@@ -102,7 +103,7 @@ static int run_quietly(char *const argv[], char *line, size_t len) {
     line[0] = 0;
     if (pipe2(ends, O_CLOEXEC)) return -1;
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], 0);
     posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
     posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
     int rc = posix_spawn(&pid, argv[0], &actions, NULL, argv, environ);
@@ -122,7 +123,7 @@ static int run_quietly(char *const argv[], char *line, size_t len) {
 }
 
 static void analyse(struct collect *c) {
-    char acct[COLLECT_PATH_BYTES], line[400], note[480];
+    char acct[COLLECT_PATH_BYTES], line[400], note[COLLECT_PATH_BYTES + 80];
     if (c->stop_reason && !strcmp(c->stop_reason, "disk"))
         return; /* no room for its tables; acct report makes its own */
     if (find_acct(acct, sizeof acct)) {
@@ -132,7 +133,10 @@ static void analyse(struct collect *c) {
     char *argv[] = {acct, "analyze", c->path, NULL};
     int rc = run_quietly(argv, line, sizeof line);
     if (rc == 0) return;
-    snprintf(note, sizeof note, "failed (exit code %d): %s", rc, line);
+    if (rc < 0)
+        snprintf(note, sizeof note, "not finished: %s could not be run or was killed; acct report will do it", acct);
+    else
+        snprintf(note, sizeof note, "failed (exit code %d): %s", rc, line);
     store_meta_set_text(c->db, "analysis", note);
 }
 

@@ -16,6 +16,7 @@
 #define POLL_MS 500
 #define ACCEPT_RETRY_MS 20
 #define MOST_WORKERS 4096
+#define HELLO_MS 5000
 
 static const char usage[] =
     "usage: acct-collect --fd N | --listen-fd N [--status-fd M]\n"
@@ -106,16 +107,26 @@ static int same_user(int fd) {
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && (peer.uid == geteuid() || peer.uid == 0);
 }
 
+/* After the hello: an answer to a question not asked yet might not be read. */
+static int refuse_user(int connection) {
+    struct pollfd hello = {.fd = connection, .events = POLLIN};
+    char byte;
+    if (poll(&hello, 1, HELLO_MS) > 0 && recv(connection, &byte, sizeof byte, MSG_DONTWAIT) >= 0)
+        collect_reply(connection, 1, "the program runs as another user than acct run; start acct run as that user");
+    return 1;
+}
+
 static void start_worker(struct workers *w, int listen_fd, int connection, struct collect_config *config) {
-    pid_t pid = same_user(connection) && w->count < MOST_WORKERS ? fork() : -1;
+    pid_t pid = w->count < MOST_WORKERS ? fork() : -1;
+    int known = same_user(connection);
     if (pid == 0) {
         close(listen_fd);
-        _exit(collect_serve(connection, config));
+        _exit(known ? collect_serve(connection, config) : refuse_user(connection));
     }
     close(connection);
     if (pid < 0) return;
     w->pids[w->count++] = pid;
-    config->later = 1;
+    config->later |= known;
 }
 
 /* Until the one who listens to our status has gone, or a signal. */
