@@ -152,6 +152,7 @@ static const struct cost_machine *machine_of(struct machines *m, int64_t process
     if (sqlite3_step(m->st) == SQLITE_ROW) {
         m->machine.tf32_override_off = sqlite3_column_int(m->st, 0);
         m->machine.cc_major = sql_i32(m->st, 1);
+        m->machine.tf32_override_on = sqlite3_column_int(m->st, 2);
     }
     sqlite3_reset(m->st);
     return &m->machine;
@@ -162,7 +163,9 @@ static int machines_open(struct machines *m, sqlite3 *db, char *err, size_t err_
     return sql_prepare(
         db, &m->st,
         "SELECT CASE WHEN json_valid(p.environment) THEN "
-        "CAST(json_extract(p.environment, '$.NVIDIA_TF32_OVERRIDE') AS TEXT) = '0' ELSE 0 END, d.cc_major "
+        "CAST(json_extract(p.environment, '$.NVIDIA_TF32_OVERRIDE') AS TEXT) = '0' ELSE 0 END, d.cc_major, "
+        "CASE WHEN json_valid(p.environment) THEN "
+        "CAST(json_extract(p.environment, '$.NVIDIA_TF32_OVERRIDE') AS TEXT) = '1' ELSE 0 END "
         "FROM process p LEFT JOIN device d ON d.process = p.id AND d.ordinal = ?2 WHERE p.id = ?1",
         err, err_len);
 }

@@ -220,13 +220,22 @@ static void put_band(const struct cost_blas *b, struct cost *c, int64_t m, int64
     put(b, c, &p, COST_R);
 }
 
+/* An index is an int (an int64_t of the _64 functions: four bytes at least), a norm is real. */
+static uint32_t result_type(const struct cost_blas *b, const struct routine *r) {
+    if (!strncmp(r->name, "iam", 3)) return ACCT_dtype_INT32;
+    if (r->shape != V_X_RES) return b->type;
+    return b->type == ACCT_dtype_COMPLEX64 ? ACCT_dtype_FP32 : b->type == ACCT_dtype_COMPLEX128 ? ACCT_dtype_FP64 : b->type;
+}
+
 static void level1(const struct cost_blas *b, const struct routine *r, struct cost *c) {
     int clears = r->shape == V_X && b->alpha == ACCT_scalar_ZERO; /* scal by 0: what was there does not matter */
     put_vector(b, c, 0, "x", b->n, clears ? COST_W : r->x);
     if (r->shape == V_XY || r->shape == V_XY_RES) put_vector(b, c, 1, "y", b->n, r->y);
     if (r->shape == V_X_RES || r->shape == V_XY_RES) {
+        struct cost_blas scalar = *b;
         struct place p = {"result", b->c, 1, 1, 1, 1, 1};
-        put(b, c, &p, COST_W);
+        scalar.type = result_type(b, r);
+        put(&scalar, c, &p, COST_W);
     }
 }
 
@@ -319,7 +328,7 @@ static int is_empty(const struct cost_blas *b, enum shape s) {
     return b->n <= 0 || b->batch <= 0 || (uses_m && b->m <= 0);
 }
 
-/* With alpha = 0 the factors of a product are not read; what stays is the result under beta. */
+/* With alpha = 0 or k = 0 the factors of a product are not read; what stays is the result under beta. */
 static void drop_factors(const struct cost_blas *b, struct cost *c) {
     struct cost only = {
         .flops = c->flops, .integer_ops = c->integer_ops, .grade = c->grade, .role = c->role, .matmul = c->matmul};
@@ -330,7 +339,18 @@ static void drop_factors(const struct cost_blas *b, struct cost *c) {
         only.bytes_read = only.bytes_written = 0;
     else if (result)
         only.operand[only.operands++] = *result;
+    if (only.operands && result_mode(b) == COST_W) only.operand[0].mode = COST_W;
     *c = only;
+}
+
+/* Neither factor is read: drop_factors. A triangular product or solution has no beta, it overwrites. */
+static void drop_unread(const struct cost_blas *b, const struct routine *r, struct cost *c) {
+    struct cost_blas as = *b;
+    int rank = r->shape == MM_RK || r->shape == MM_R2K;
+    int triangular = r->shape == MM_SOLVE || !strcmp(r->name, "trmm");
+    int product = r->shape == MV || r->shape == MV_SQ || rank || r->shape == MM_SIDE || r->shape == MM_SOLVE;
+    if (triangular) as.beta = ACCT_scalar_ZERO;
+    if (product && (b->alpha == ACCT_scalar_ZERO || (rank && b->k == 0))) drop_factors(&as, c);
 }
 
 void cost_of_blas(const struct cost_blas *b, struct cost *out) {
@@ -372,7 +392,5 @@ void cost_of_blas(const struct cost_blas *b, struct cost *out) {
     default:
         level2(b, r, out);
     }
-    int product = r->shape == MV || r->shape == MV_SQ || r->shape == MM_RK || r->shape == MM_R2K ||
-                  (r->shape == MM_SIDE && strcmp(r->name, "trmm"));
-    if (product && b->alpha == ACCT_scalar_ZERO) drop_factors(b, out);
+    drop_unread(b, r, out);
 }

@@ -76,6 +76,7 @@ void cost_of_memset(const struct cost_memset *m, struct cost *out);
 struct cost_machine {
     int tf32_override_off; /* NVIDIA_TF32_OVERRIDE=0 */
     int32_t cc_major;      /* compute capability, ACCT_NULL_I32 if not known */
+    int tf32_override_on;  /* NVIDIA_TF32_OVERRIDE=1 */
 };
 
 /* Name of the number format in which the product ran (whose peak counts), a constant; NULL if it cannot be told.

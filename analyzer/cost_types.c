@@ -101,9 +101,15 @@ void cost_book(struct cost *c, enum cost_mode mode, int64_t bytes) {
     if (mode == COST_EITHER && c->grade == COST_EXACT) c->grade = COST_BOUND;
 }
 
-/* A product of fp32 matrices: the compute type may force a format, else the handle's math mode may allow tf32. */
+static int no_tensor_unit(const struct cost_machine *machine) {
+    return machine->cc_major != ACCT_NULL_I32 && machine->cc_major < 7;
+}
+
+/* A product of fp32 matrices: the compute type may force a format, else the handle's math mode may allow tf32, or (the
+ * deprecated CUBLAS_TENSOR_OP_MATH, which stands for CUBLAS_COMPUTE_32F_FAST_16F) fp16. NVIDIA_TF32_OVERRIDE=1 makes tf32 the
+ * default, =0 forbids it. */
 static const char *fp32_product(const struct cost_gemm *g, const struct cost_machine *machine) {
-    const int32_t tf32 = 3, emulated_bf16x9 = 4, disallow_reduced = 16; /* cublasMath_t */
+    const int32_t tensor_op = 1, tf32 = 3, emulated_bf16x9 = 4, disallow_reduced = 16; /* cublasMath_t */
     switch (g->compute) {
     case ACCT_compute_FP32_FAST_FP16:
         return "fp16";
@@ -123,7 +129,8 @@ static const char *fp32_product(const struct cost_gemm *g, const struct cost_mac
     if (g->compute == ACCT_compute_FP32 && g->math_mode == ACCT_NULL_I32) return no_unit ? "fp32" : NULL;
     int32_t mode = g->math_mode & ~disallow_reduced;
     if (g->compute == ACCT_compute_FP32 && mode == emulated_bf16x9) return "fp32_emulated";
-    int wanted = g->compute == ACCT_compute_FP32_FAST_TF32 || mode == tf32;
+    if (g->compute == ACCT_compute_FP32 && mode == tensor_op) return no_tensor_unit(machine) ? "fp32" : "fp16";
+    int wanted = g->compute == ACCT_compute_FP32_FAST_TF32 || mode == tf32 || (mode == 0 && machine->tf32_override_on);
     return wanted && !no_unit ? "tf32" : "fp32";
 }
 

@@ -276,6 +276,13 @@ static void product_format_follows_handle_and_environment(void **state) {
     assert_string_equal(dtype(ACCT_dtype_COMPLEX64, c32, 0, 0, 9), "complex64");
     assert_string_equal(dtype(ACCT_dtype_COMPLEX64, c32, 3, 0, 9), "complex64_tf32");
     assert_null(dtype(f32, c32, ACCT_NULL_I32, 0, 9)); /* the handle could not be asked */
+    assert_string_equal(dtype(f32, c32, 1, 0, 9), "fp16"); /* CUBLAS_TENSOR_OP_MATH: CUBLAS_COMPUTE_32F_FAST_16F */
+    assert_string_equal(dtype(f32, c32, 1, 0, 6), "fp32"); /* no tensor unit before Volta */
+    struct cost_gemm g = {.a_type = f32, .compute = c32};
+    struct cost_machine forced = {.cc_major = 9, .tf32_override_on = 1};
+    assert_string_equal(cost_gemm_dtype(&g, &forced), "tf32");
+    g.math_mode = 2; /* CUBLAS_PEDANTIC_MATH */
+    assert_string_equal(cost_gemm_dtype(&g, &forced), "fp32");
 }
 
 /* ---- level 1
@@ -294,6 +301,32 @@ static void level1_counts(void **state) {
     check(cost_blas(blas("axpy", u, 0, u)), 0, 0, 0);
     assert_int_equal(cost_blas(blas("copy", u, 10, u)).role, COST_COPY);
     assert_int_equal(cost_blas(blas("axpy", u, 10, u)).role, COST_KERNEL);
+}
+
+static void results_have_their_own_type(void **state) {
+    (void)state;
+    struct cost_blas b = blas("iamax", ACCT_NULL_I64, 10, ACCT_NULL_I64);
+    b.type = ACCT_dtype_FP64;
+    check(cost_blas(b), 0, 80, 4); /* an int */
+    b.routine = "nrm2";
+    check(cost_blas(b), 20, 80, 8);
+    b.type = ACCT_dtype_COMPLEX64;
+    struct cost c = cost_blas(b);
+    assert_int_equal(c.bytes_written, 4); /* a norm is real */
+    check_operand(&c, "result", C, 4, COST_W);
+    b.routine = "dot";
+    assert_int_equal(cost_blas(b).bytes_written, 8);
+}
+
+static void scal_by_zero_only_writes(void **state) {
+    (void)state;
+    struct cost_blas b = blas("scal", ACCT_NULL_I64, 10, ACCT_NULL_I64);
+    b.alpha = ACCT_scalar_ZERO;
+    struct cost c = cost_blas(b);
+    check(c, 10, 0, 40);
+    check_operand(&c, "x", A, 40, COST_W);
+    b.alpha = ACCT_scalar_DEVICE;
+    check(cost_blas(b), 10, 40, 40);
 }
 
 static void level1_increments_are_extent_not_traffic(void **state) {
@@ -402,6 +435,42 @@ static void unlisted_routines_are_uncounted(void **state) {
     assert_int_equal(c.operands, 0);
 }
 
+/* As for GEMM: k = 0 reads no factor; C stays if beta = 1, else it is written, and read unless beta = 0. */
+static void rank_zero_touches_only_the_result(void **state) {
+    (void)state;
+    static const char *const names[] = {"syrk", "syr2k", "syrkx"};
+    for (int i = 0; i < 3; i++) {
+        struct cost_blas b = blas(names[i], ACCT_NULL_I64, 4, 0);
+        struct cost c = cost_blas(b);
+        check(c, 0, 0, 4 * 10);
+        assert_int_equal(c.operands, 1);
+        check_operand(&c, "C", C, 4 * 16, COST_W);
+        b.beta = ACCT_scalar_VALUE;
+        check(cost_blas(b), 0, 40, 40);
+        b.beta = ACCT_scalar_ONE;
+        c = cost_blas(b);
+        check(c, 0, 0, 0);
+        assert_int_equal(c.operands, 0);
+    }
+}
+
+/* C (or B, solved in place) becomes 0: neither the triangle nor the other factor is read. */
+static void triangular_alpha_zero_only_writes(void **state) {
+    (void)state;
+    struct cost_blas b = blas("trmm", 3, 2, ACCT_NULL_I64);
+    b.beta = 0;
+    b.alpha = ACCT_scalar_ZERO;
+    struct cost c = cost_blas(b);
+    check(c, 9 * 2, 0, 4 * 6);
+    assert_int_equal(c.operands, 1);
+    check_operand(&c, "C", C, 24, COST_W);
+    b.routine = "trsm";
+    c = cost_blas(b);
+    check(c, 9 * 2, 0, 4 * 6);
+    assert_int_equal(c.operands, 1);
+    check_operand(&c, "C", B, 24, COST_W);
+}
+
 /* As for GEMM: alpha never changes the FLOPs, but with alpha = 0 only the result under beta is touched. */
 static void alpha_zero_reads_no_factor(void **state) {
     (void)state;
@@ -478,6 +547,10 @@ int main(void) {
         cmocka_unit_test(elementwise_routines_count_one_each),
         cmocka_unit_test(unlisted_routines_are_uncounted),
         cmocka_unit_test(alpha_zero_reads_no_factor),
+        cmocka_unit_test(rank_zero_touches_only_the_result),
+        cmocka_unit_test(triangular_alpha_zero_only_writes),
+        cmocka_unit_test(results_have_their_own_type),
+        cmocka_unit_test(scal_by_zero_only_writes),
         cmocka_unit_test(strided_batches_count_each_problem),
         cmocka_unit_test(copies_of_rows_span_the_pitch),
     };
