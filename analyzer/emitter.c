@@ -221,7 +221,11 @@ void emit_int(struct emitter *e, const char *key, const char *label, enum emit_u
     else if (unit == UNIT_BYTES)
         emit_human_bytes(human, sizeof human, (long long)value);
     else
-        emit_human(human, sizeof human, unit, (double)value, unit == UNIT_FLOPS && !e->collecting);
+        emit_human(human, sizeof human, unit, (double)value, 0);
+    if (unit == UNIT_FLOPS && !e->collecting) {
+        size_t n = strlen(human);
+        snprintf(human + n, sizeof human - n, " (%s)", digits);
+    }
     emit_people_value(e, label, human, 1, 1, (double)value);
 }
 

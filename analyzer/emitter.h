@@ -73,7 +73,8 @@ void emit_columns(struct emitter *e, int n, const char *const *labels);
 
 /* The exact decimal digits of value, at most 40 characters and a NUL. */
 void emit_digits(char out[41], __int128 value);
-/* A number as people read it: `1.50 GiB (1610612736)`, `3.21 ms`, `71.3 MFLOP`, `24.1 %`. exact: digits beside a scaled amount. */
+/* A number as people read it: `1.50 GiB (1610612736)`, `3.21 ms`, `71.3 MFLOP`, `24.1 %`. exact: digits beside a scaled amount,
+ * where the double has them. */
 void emit_human(char *out, size_t out_len, enum emit_unit unit, double value, int exact);
 void emit_human_bytes(char *out, size_t out_len, long long bytes);
 

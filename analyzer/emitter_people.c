@@ -71,7 +71,7 @@ void emit_human(char *out, size_t out_len, enum emit_unit unit, double value, in
         snprintf(out, out_len, "%.6g", value);
         return;
     }
-    if (exact) {
+    if (exact && fabs(value) < 9007199254740992.0) { /* 2^53: beyond it a double has no exact digits */
         size_t n = strlen(out);
         emit_digits(digits, (__int128)value);
         snprintf(out + n, out_len - n, " (%s)", digits);

@@ -111,8 +111,9 @@ static void print_spread(struct emitter *e, const char *key, const char *label, 
 /* 6·N·T as people check it, and why it differs from what ran. */
 static void print_convention(struct emitter *e, const struct report *r) {
     char text[256], flops[64];
-    const struct report_step *s = &r->steps[0];
-    if (!r->by_convention[CONVENTION_6N].n || r->parameters <= 0) return;
+    const struct report_step *s = r->n_steps ? &r->steps[r->n_steps - 1] : NULL;
+    while (s && (!s->complete || s->tokens == REPORT_UNKNOWN)) s = s == r->steps ? NULL : s - 1;
+    if (!s || !r->by_convention[CONVENTION_6N].n || r->parameters <= 0) return;
     emit_human(flops, sizeof flops, UNIT_FLOPS, 6.0 * (double)r->parameters * (double)s->tokens, 1);
     snprintf(text, sizeof text, "6 x %lld parameters x %lld tokens or samples = %s a step", (long long)r->parameters, (long long)s->tokens, flops);
     emit_text(e, NULL, "6n counts", text);

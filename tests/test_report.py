@@ -169,6 +169,16 @@ def test_a_run_of_more_flops_than_64_bits_hold(tmp_path):
     assert '27.0 EFLOP (27000000000000000000)' in text(path)
 
 
+def test_digits_are_exact_or_absent(tmp_path):
+    """2^53 + 1 has no double of its own."""
+    t = simple(tmp_path / 'a.db')
+    odd = 2**53 + 1
+    t.step(0, 0, 10**9, [('forward', 'bf16', odd, 1)])
+    path = t.close()
+    assert f'({odd})' in text(path) and str(2**53) not in text(path).replace(str(odd), '')
+    assert report(path)['totals']['flops'] == odd
+
+
 def test_what_is_not_counted_is_null(tmp_path):
     t = simple(tmp_path / 'a.db')
     t.db.execute("INSERT INTO api VALUES(2, 'cublasSgetrfBatched', 'cublas')")
@@ -223,6 +233,15 @@ def test_6n_of_the_lecture(tmp_path):
         assert s['mfu_by_convention']['6n-matmul'] == pytest.approx(6 * n * B / 1e-3 / 1e11, rel=1e-9)
     assert str(6 * n * B) in out                                     # 75497472
     assert re.search(rf'{2 * B * D * D}.*first layer', out)          # the difference, and why
+
+
+def test_6n_is_told_of_a_step_whose_tokens_are_known(tmp_path):
+    """The first step and one that was cut off may have none."""
+    t = linear(tmp_path / 'a.db')
+    t.db.execute('UPDATE step SET tokens = NULL WHERE id = 0')
+    t.step(3, 3 * 10**6, 4 * 10**6, [('forward', 'fp32', 10, 1)], complete=0)
+    line = re.search(r'6n counts.*', text(t.close())).group(0)
+    assert line.split() == f'6n counts 6 x {256 * 256 * 6} parameters x 32 tokens or samples = 75.5 MFLOP ({6 * 256 * 256 * 6 * 32}) a step'.split()
 
 
 def test_6n_counts_only_what_products_read_in_6n_matmul(tmp_path):
