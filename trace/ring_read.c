@@ -1,12 +1,9 @@
 #include "trace/ring_read.h"
+#include "trace/ring.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define MIN_SLOTS 64u
-#define MAX_SLOTS (1u << 24)
-#define MIN_BLOB 4096u
-#define MAX_BLOB (1u << 30)
 #define PAGE 4096u
 
 /* What was copied must not be read again from where it came from: the compiler would be free to. */
@@ -20,8 +17,10 @@ static const char *geometry_fault(const struct ring_map *m, uint64_t claimed_byt
     uint64_t area = ACCT_RING_HEADER_BYTES + (uint64_t)m->ring_slots * ACCT_SLOT_BYTES + m->blob_bytes;
     if (claimed_bytes != m->total_bytes) return "its size is not what it says";
     if (m->max_rings < 1 || m->max_rings > ACCT_MAX_RINGS) return "bad number of rings";
-    if (!power_of_two(m->ring_slots) || m->ring_slots < MIN_SLOTS || m->ring_slots > MAX_SLOTS) return "bad ring size";
-    if (!power_of_two(m->blob_bytes) || m->blob_bytes < MIN_BLOB || m->blob_bytes > MAX_BLOB) return "bad blob size";
+    if (!power_of_two(m->ring_slots) || m->ring_slots < RING_MIN_SLOTS || m->ring_slots > RING_MAX_SLOTS)
+        return "bad ring size";
+    if (!power_of_two(m->blob_bytes) || m->blob_bytes < RING_MIN_BLOB || m->blob_bytes > RING_MAX_BLOB)
+        return "bad blob size";
     if (m->rings_offset < sizeof(struct acct_control) || m->rings_offset % PAGE) return "bad offset of the rings";
     if (m->ring_stride < area || m->ring_stride % PAGE) return "bad distance of the rings";
     if (m->rings_offset > m->total_bytes || m->ring_stride > (m->total_bytes - m->rings_offset) / m->max_rings)
