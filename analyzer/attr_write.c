@@ -232,11 +232,36 @@ static const struct rule_text {
 #undef RULE
 };
 
+/* Something that products have read is then changed in place, or by a copy of what is changed in place: a weight that is
+ * trained. */
+static int is_changed_after_use(const struct at_trace *t, const struct at_range *r) {
+    int used = 0;
+    if (!r->gemm_reads || r->gemm_writes) return 0;
+    AT_EACH_TOUCH(t, r, a) {
+        int kind = t->event[a->event].kind, source = 0;
+        if (kind == AT_GEMM) used = 1;
+        if (kind == AT_KERNEL && a->mode == AT_RW && used) return 1;
+        if (a->mode != AT_W) continue;
+        AT_EACH_ACCESS(t, a->event, b) source |= b->mode == AT_R && t->value[b->value].kernel_modifies;
+        if (used && source) return 1;
+        used = 0;
+    }
+    return 0;
+}
+
+/* The trace looks like training whose updates the rules did not find. */
+static int looks_trained(const struct at_trace *t) {
+    for (int32_t i = 0; i < t->ranges && !t->step_ends; i++)
+        if (is_changed_after_use(t, &t->range[i])) return 1;
+    return 0;
+}
+
 /* What a class is worth in this trace, whatever the rule. */
 static double trust(const struct at_trace *t) {
     int32_t with_grad = 0;
     for (int32_t k = 0; k < t->clusters; k++) with_grad += t->cluster[k].uses_grad;
     double f = t->steps == 1 || t->step_ends == 1 ? 0.7 : t->steps == 2 ? 0.9 : 1;
+    if (looks_trained(t)) f = 0.5;
     return t->clusters && 2 * with_grad < t->clusters ? f * 0.5 : f;
 }
 
@@ -249,10 +274,23 @@ static double confidence(const struct at_trace *t, const struct at_block *b, int
     return c < most ? c : most;
 }
 
+/* A frozen weight whose first product has another frozen factor: one of them may be a batch that is never renewed. */
+static int is_one_of_two_constants(const struct at_trace *t, const struct at_range *r) {
+    if (!r->frozen) return 0;
+    AT_EACH_TOUCH(t, r, a) {
+        if (t->event[a->event].kind != AT_GEMM) continue;
+        AT_EACH_ACCESS(t, a->event, b)
+        if (at_is_factor(at_slot_of(t, b)) && t->range[b->range].frozen && at_slot_of(t, b) != at_slot_of(t, a)) return 1;
+        return 0;
+    }
+    return 0;
+}
+
 struct class_row {
     int64_t offset, bytes;
     int32_t from, until;
     int8_t cls, rule;
+    int doubtful; /* a range of it is one of two constants */
 };
 
 static int write_class(const struct writer *w, sqlite3_stmt *st, const struct at_block *b, const struct class_row *r,
@@ -264,7 +302,8 @@ static int write_class(const struct writer *w, sqlite3_stmt *st, const struct at
     sql_bind(st, 4, r->from > 0 ? w->t->event[r->from].key_ns : ACCT_NULL_I64);
     sql_bind(st, 5, r->until < AT_END ? w->t->event[r->until].key_ns : ACCT_NULL_I64);
     sqlite3_bind_text(st, 6, class_names[r->cls], -1, SQLITE_STATIC);
-    sqlite3_bind_double(st, 7, confidence(w->t, b, r->rule, factor));
+    double c = confidence(w->t, b, r->rule, factor);
+    sqlite3_bind_double(st, 7, r->doubtful && c > 0.6 ? 0.6 : c);
     sqlite3_bind_text(st, 8, rules[r->rule].text, -1, SQLITE_STATIC);
     return sql_insert(w->db, st, w->err, w->err_len);
 }
@@ -277,7 +316,8 @@ static int write_block(const struct writer *w, sqlite3_stmt *st, const struct at
         const struct at_range *r = &t->range[i];
         for (int32_t k = t->verdict0[i]; k < t->verdict0[i + 1]; k++) {
             const struct at_verdict *v = &t->verdict[k];
-            int same = row.bytes && row.cls == v->cls && row.rule == v->rule;
+            int doubtful = v->rule == AT_RULE_FROZEN && is_one_of_two_constants(t, r);
+            int same = row.bytes && row.cls == v->cls && row.rule == v->rule && row.doubtful == doubtful;
             int whole = v->from == 0 && v->until == AT_END && row.from == 0 && row.until == AT_END;
             if (same && whole && row.offset + row.bytes == r->lo) {
                 row.bytes += r->hi - r->lo;
@@ -285,7 +325,7 @@ static int write_block(const struct writer *w, sqlite3_stmt *st, const struct at
                 row.until = v->until;
             } else {
                 if (write_class(w, st, b, &row, factor)) return -1;
-                row = (struct class_row){r->lo, r->hi - r->lo, v->from, v->until, v->cls, v->rule};
+                row = (struct class_row){r->lo, r->hi - r->lo, v->from, v->until, v->cls, v->rule, doubtful};
             }
         }
     }
