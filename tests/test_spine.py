@@ -106,10 +106,8 @@ def check_books(tmp_path, D, L, B, optimizer, alloc, steps=6):
         assert s['memory']['at_peak']['param'] == e['param']
         assert s['micro_batches'] == 1 and s['tokens'] == B
         assert [p['name'] for p in s['phases']] == ['forward', 'backward', 'optimizer']
-    # The peak is measured: on a machine that was busier then than now, a step can come out above it.
-    # The exact figure: below, in test_mfu_is_what_the_books_say.
-    mfus = [s['mfu'] for s in j['steps']]
-    assert all(m is not None and 0 < m < 10 for m in mfus), mfus
+        # The value: test_mfu_is_what_the_books_say. (No upper bound: a peak measured on a busy machine may be too low.)
+        assert s['mfu'] > 0
     check_calls_against_truth(db, t)
 
 
