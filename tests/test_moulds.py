@@ -1,0 +1,106 @@
+"""Training programs of many moulds, run for real under acct: tests/programs/train_moulds.c tells its own account (classes of its
+buffers, FLOPs of its steps), and the analysis has to find the same without it."""
+import json, os, signal, sqlite3
+import pytest
+from conftest import BUILD, run
+
+ACCT, PROGRAM = os.path.join(BUILD, 'acct'), os.path.join(BUILD, 'tests', 'train_moulds')
+
+
+def trace(tmp_path, options):
+    """Runs the program under acct; its account, and the trace."""
+    path = str(tmp_path / 't.db')
+    r = run(ACCT, 'run', '--vgpu', '-o', path, '--', PROGRAM, *options.split())
+    cut = 'cut=' in options
+    assert r.returncode == (128 + signal.SIGINT if cut else 0), r.stderr
+    return json.loads(r.stdout), sqlite3.connect(path)
+
+
+def wrong_classes(truth, db):
+    """[(buffer, its class, class found, confidence, rule)]; the allocations are the program's, in their order."""
+    allocs = db.execute("SELECT id, address, bytes FROM alloc WHERE memory IN ('device', 'async') ORDER BY id").fetchall()
+    assert [a[1:] for a in allocs] == [(b['address'], b['bytes']) for b in truth['buffers']]
+    wrong = []
+    for (alloc, _, size), b in zip(allocs, truth['buffers']):
+        rows = db.execute('SELECT bytes, class, confidence, rule FROM alloc_class WHERE alloc = ?', (alloc,)).fetchall()
+        assert sum(r[0] for r in rows) == size
+        wrong += [(b['name'], b['class'], *r[1:]) for r in rows if r[1] not in b['class'].split('|')]
+    return wrong
+
+
+def steps(db):
+    flops = lambda step, phase: db.execute('SELECT coalesce(sum(flops), 0) FROM op_cost WHERE matmul AND step = ? AND phase = ?',
+                                           (step, phase)).fetchone()[0]
+    return [dict(forward=flops(i, 'forward'), backward=flops(i, 'backward'), micro_batches=m, rows=rows)
+            for i, m, rows in db.execute('SELECT id, micro_batches, tokens FROM step ORDER BY id')]
+
+
+def check(tmp_path, options):
+    truth, db = trace(tmp_path, options)
+    assert wrong_classes(truth, db) == []
+    assert steps(db) == truth['steps']
+    by_phase = dict(db.execute('SELECT phase, sum(flops) FROM op_cost WHERE matmul GROUP BY phase'))
+    assert by_phase.get('evaluation', 0) == truth['evaluation']
+    assert sum(by_phase.values()) == truth['evaluation'] + sum(s['forward'] + s['backward'] for s in truth['steps'])
+
+
+MOULDS = """
+update=sgd
+accum=4
+accum=4 zero=memset
+accum=2 zero=scal
+accum=2 zero=geam bias=1
+accum=4 add=1
+eval=2
+eval=1 accum=2
+cut=forward
+cut=backward
+cut=forward accum=2
+cut=forward tied=1 layers=2
+update=decay
+update=adam
+update=momentum
+update=geam
+update=ema
+update=clip
+update=master
+update=master accum=2 eval=1
+models=2 update=momentum
+tied=1 layers=2
+tied=1 layers=2 dx=last accum=3 zero=memset
+frozen=0
+frozen=1 update=momentum
+data=fixed
+data=double accum=2
+data=double prepare=1 models=2 steps=2
+prepare=1
+last=8
+train=0
+grads=block update=momentum
+alloc=step accum=3
+alloc=async
+alloc=step eval=2 update=adam
+bias=1 accum=2 update=momentum
+checkpoint=1 eval=1
+skip=1
+skip=2 accum=2
+dim=32 batch=32 accum=2 zero=memset
+layers=1
+layers=5 update=momentum zero=memset
+steps=1
+steps=1 update=adam
+steps=2 update=momentum
+dx=last
+"""
+
+
+@pytest.mark.parametrize('options', MOULDS.strip().splitlines())
+def test_mould(tmp_path, options):
+    check(tmp_path, options)
+
+
+@pytest.mark.parametrize('options', ['train=0 data=fixed', 'frozen=0 data=fixed'])
+def test_what_cannot_be_told_has_no_high_confidence(tmp_path, options):
+    """A batch that is never renewed, times a weight that is never updated: nothing tells one from the other."""
+    truth, db = trace(tmp_path, options)
+    assert all(w[0] == 'x' and w[3] <= 0.6 for w in wrong_classes(truth, db))
