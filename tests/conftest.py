@@ -7,6 +7,8 @@ import pytest
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.abspath(os.environ.get('BUILD', os.path.join(TOP, 'build')))
 SHARED = os.path.join(os.path.dirname(TOP), 'shared')
+# Root in a container may not, as a rule.
+MAY_MOUNT = os.geteuid() == 0 and not subprocess.run(['unshare', '-m', 'mount', '-t', 'tmpfs', 'none', '/mnt'], stderr=subprocess.DEVNULL).returncode
 
 
 def run(*argv, env=None, timeout=120, **kw):

@@ -2,7 +2,7 @@
 comes out as rows, however the program, the collector or the disk come to their end."""
 import json, os, random, re, resource, signal, socket, sqlite3, subprocess, time
 import pytest
-from conftest import BUILD, TOP
+from conftest import BUILD, MAY_MOUNT, TOP
 
 COLLECT = os.path.join(BUILD, 'acct-collect')
 FAKE = os.path.join(BUILD, 'tests', 'fake_program')
@@ -356,7 +356,7 @@ def test_folder_that_does_not_exist(here):
     refused(fake(here, 'exit', 0, env={'ACCT_OUTPUT': 'no/such/x.db'}), 'no/such/x.db', 'create the folder')
 
 
-@pytest.mark.skipif(not ROOT, reason='needs root to mount')
+@pytest.mark.skipif(not MAY_MOUNT, reason='needs root that may mount')
 def test_read_only_folder(here):
     ro = here / 'ro'
     ro.mkdir()
@@ -393,7 +393,7 @@ def small_disk(here):
     subprocess.check_call(['umount', str(disk)])
 
 
-@pytest.mark.skipif(not ROOT, reason='needs root to mount')
+@pytest.mark.skipif(not MAY_MOUNT, reason='needs root that may mount')
 def test_full_disk(here, small_disk):
     r = fake(here, 'paced', 20000, 'exit', 9, env={'ACCT_OUTPUT': 'small/x.db'})
     assert r.returncode == 9
@@ -419,7 +419,7 @@ def test_limit_on_file_sizes(here):
     assert meta(only_trace(here))['state'] == 'truncated'
 
 
-@pytest.mark.skipif(not ROOT, reason='needs root to mount')
+@pytest.mark.skipif(not MAY_MOUNT, reason='needs root that may mount')
 def test_disk_full_from_the_start(here, small_disk):
     try:
         with open(small_disk / 'fill', 'wb') as f:

@@ -4,7 +4,7 @@ The programs run on a stand-in that answers every function of the CUDA headers (
 rest), so that calls are covered which nothing here can compute. Expected values are the numbers in the programs' sources."""
 import glob, json, os, re, resource, signal, sqlite3, subprocess, sys, time
 import pytest
-from conftest import BUILD, TOP, run
+from conftest import BUILD, MAY_MOUNT, TOP, run
 
 LIB, COLLECT = os.path.join(BUILD, 'libacct.so'), os.path.join(BUILD, 'acct-collect')
 GENERATOR = os.path.join(TOP, 'preload', 'gen_wrappers.py')
@@ -510,7 +510,7 @@ def test_a_timeout_beyond_all_time_does_not_wrap(traced, name):
         assert (r.returncode, r.stderr) == (0, '') and Trace(out).one('select count(*) from op') == 20
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason='a namespace of mounts takes root here')
+@pytest.mark.skipif(not MAY_MOUNT, reason='needs root that may mount')
 def test_without_dev_null_the_trace_is_made_and_analysed(fake, tmp_path):
     program = f'LD_LIBRARY_PATH={fake} LD_PRELOAD={LIB} ACCT_OUTPUT={tmp_path}/t.db {BUILD}/tests/preload_life pairs 10'
     r = run('unshare', '-m', 'sh', '-c', f'mount -t tmpfs none /dev && {program} | cat')
