@@ -18,6 +18,8 @@ struct life_trace life_trace;
 
 static pthread_key_t thread_key;
 static int thread_key_made;
+static int page_missing; /* wanted, but the kernel gave none */
+static _Atomic int page_missing_told;
 static uint32_t last_generation; /* ordinary memory: a child goes on counting from its parent's */
 
 int life_first_complaint(void) {
@@ -83,7 +85,13 @@ static int wait_for_starter(void) {
 }
 
 int life_start(int (*first)(void *arg), void *arg) {
-    if (!life_page) return 0;
+    if (!life_page) {
+        if (page_missing && !atomic_exchange(&page_missing_told, 1))
+            say_warning("no trace: forked children cannot be told from their parents here; run on Linux 4.14 or later, "
+                        "without a filter on madvise",
+                        NULL);
+        return 0;
+    }
     uint32_t state = atomic_load_explicit(&life_page->state, memory_order_acquire);
     if (state == LIFE_NONE && atomic_compare_exchange_strong(&life_page->state, &state, LIFE_STARTING))
         return publish(start_here(first, arg));
@@ -149,7 +157,7 @@ static void at_exit(int status, void *unused) {
 /* ---- load ---------------------------------------------------------------------------------------------------- */
 
 /* A page that the kernel wipes in a forked child. NULL where it cannot (before Linux 4.14): then nothing is recorded,
- * for a child would write into its parent's trace. */
+ * for a child would write into its parent's trace, and the first call says so. */
 static struct life_page *make_page(void) {
     void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return NULL;
@@ -167,6 +175,7 @@ __attribute__((constructor)) static void load(void) {
         spawn_remember_paths();
         thread_key_made = pthread_key_create(&thread_key, hook_thread_end) == 0;
         if (on_exit(at_exit, NULL) == 0) life_page = make_page();
+        page_missing = !life_page;
     }
     errno = saved;
 }

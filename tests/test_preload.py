@@ -520,6 +520,16 @@ def test_without_dev_null_the_trace_is_made_and_analysed(fake, tmp_path):
     assert t.meta.get('analysis') is None  # it ran
 
 
+def test_a_kernel_that_cannot_wipe_on_fork_is_told(fake, tmp_path):
+    (tmp_path / 'm.c').write_text('#include <errno.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n'
+                                  'int madvise(void *p, unsigned long n, int a) { if (a == 18) { errno = EINVAL; return -1; } '
+                                  'return (int)syscall(SYS_madvise, p, n, a); }\n')
+    assert run('cc', '-shared', '-fPIC', '-o', tmp_path / 'm.so', tmp_path / 'm.c').returncode == 0
+    r = run(os.path.join(BUILD, 'tests', 'preload_life'), 'pairs', '10', cwd=tmp_path,
+            env={'LD_LIBRARY_PATH': fake, 'LD_PRELOAD': f'{LIB}:{tmp_path}/m.so'})
+    assert r.returncode == 0 and re.fullmatch(r'acct: no trace: [^\n]*\n', r.stderr) and not list(tmp_path.glob('*.db'))
+
+
 def test_a_collector_out_of_reach_is_told(traced):
     r, out = traced('preload_life', 'pairs', '10', env={'ACCT_SOCKET': '@nobody-listens-here'})
     assert r.returncode == 0 and re.fullmatch(r'acct: [^\n]*acct run[^\n]*\n', r.stderr)
