@@ -169,6 +169,17 @@ def test_a_run_of_more_flops_than_64_bits_hold(tmp_path):
     assert '27.0 EFLOP (27000000000000000000)' in text(path)
 
 
+def test_op_summary_of_a_long_run(tmp_path):
+    """Exact while 64 bits hold the sum, a double beyond; not known where nothing is."""
+    t = simple(tmp_path / 'a.db')
+    for flops, wanted in ([2**53 + 1, 3], 2**53 + 4), ([None], None), ([6 * 10**18] * 3, 18e18):
+        t.db.execute('DELETE FROM op')
+        t.db.execute('DELETE FROM op_cost')
+        for n in flops:
+            t.cost(t.op(), 0, 'forward', 'fp32', n, 1)
+        assert t.db.execute('SELECT calls, flops FROM op_summary').fetchall() == [(len(flops), wanted)]
+
+
 def test_digits_are_exact_or_absent(tmp_path):
     """2^53 + 1 has no double of its own."""
     t = simple(tmp_path / 'a.db')

@@ -137,7 +137,9 @@ CREATE VIEW op_named AS
   FROM op LEFT JOIN api ON api.id = op.api;
 CREATE VIEW op_summary AS
   SELECT api.name AS name, op.kind AS kind, count(*) AS calls, sum(op.status <> 0) AS failed,
-         sum(op.end_ns - op.start_ns) AS host_ns, sum(op.bytes) AS bytes, sum(c.flops) AS flops
+         sum(op.end_ns - op.start_ns) AS host_ns, sum(op.bytes) AS bytes,
+         CASE WHEN total(c.flops) < 9.2e18 THEN (sum(c.flops >> 32) << 32) + sum(c.flops & 4294967295) -- exact
+              ELSE total(c.flops) END AS flops -- a long run's sum does not fit in 64 bits: a double
   FROM op LEFT JOIN api ON api.id = op.api LEFT JOIN op_cost c ON c.op = op.id GROUP BY api.name, op.kind;
 CREATE VIEW step_flops AS
   SELECT step, phase, micro_batch, dtype, sum(CASE WHEN matmul THEN flops ELSE 0 END) AS matmul_flops,
