@@ -88,15 +88,17 @@ static int load_parameters(struct report *r, struct spans *out, char *err, size_
     return report_rows_end(r, st, rc, err, err_len);
 }
 
-/* *bits: of the operands that lie in parameters; 0: they differ, or none. */
-static int load_operands(struct report *r, const struct spans *parameters, struct spans *out, int64_t *bits, char *err, size_t err_len) {
+/* Of all calls, or of one step (its index; -1: all). *bits: of the operands that lie in parameters; 0: they differ, or none. */
+static int load_operands(struct report *r, int64_t step, const struct spans *parameters, struct spans *out, int64_t *bits, char *err, size_t err_len) {
     sqlite3_stmt *st = report_prepare(r,
                                       "SELECT DISTINCT b.alloc, b.address - a.address, b.bytes, CASE b.slot WHEN 'A' THEN g.a_type ELSE g.b_type END"
                                       " FROM op_buffer b JOIN gemm g ON g.id = b.op JOIN alloc a ON a.id = b.alloc WHERE b.slot IN ('A', 'B')"
-                                      " AND b.bytes > 0 AND b.alloc IN (SELECT alloc FROM alloc_class WHERE class = 'param')",
+                                      " AND b.bytes > 0 AND b.alloc IN (SELECT alloc FROM alloc_class WHERE class = 'param')"
+                                      " AND (?1 < 0 OR b.op IN (SELECT op FROM op_cost WHERE step = ?1))",
                                       err, err_len);
     int rc, differ = 0;
     if (!st) return -1;
+    sqlite3_bind_int64(st, 1, step);
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         struct span one = {sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 1), 0};
         int64_t size = element_bits((const char *)sqlite3_column_text(st, 3));
@@ -111,13 +113,33 @@ static int load_operands(struct report *r, const struct spans *parameters, struc
     return report_rows_end(r, st, rc, err, err_len);
 }
 
+static const struct report_step *last_complete(const struct report *r) {
+    for (int64_t i = r->n_steps - 1; i >= 0; i--)
+        if (r->steps[i].complete) return &r->steps[i];
+    return NULL;
+}
+
+/* Are all parameters that products read anywhere read in the last step too? Where models take turns, or came one after
+ * another, none of them has the parameters of all. */
+static int check_one_model(struct report *r, const struct spans *parameters, char *err, size_t err_len) {
+    const struct report_step *s = last_complete(r);
+    struct spans read = {0};
+    int64_t bits = 0, matmul = r->matmul_parameters;
+    if (!s) return 0;
+    int rc = load_operands(r, s->index, parameters, &read, &bits, err, err_len);
+    if (!rc && bits && size_of_both(parameters, &read) * 8 / bits < matmul) {
+        r->parameters = r->matmul_parameters = REPORT_UNKNOWN;
+        report_note(r, "6n is not known: a step reads only some of the parameters in its products (models that take turns?).");
+    }
+    free(read.span);
+    return rc;
+}
+
 /* Does 6n-matmul differ from what ran by exactly the input gradients of the steps' first products? Then that is the reason. */
 static int explain_difference(struct report *r, char *err, size_t err_len) {
-    const struct report_step *s = r->n_steps ? &r->steps[r->n_steps - 1] : NULL;
+    const struct report_step *s = last_complete(r);
     sqlite3_stmt *st;
     int rc;
-    while (s && !s->complete)
-        s = s == r->steps ? NULL : s - 1;
     if (!s || s->tokens == REPORT_UNKNOWN || r->matmul_parameters <= 0 || s->flops.uncounted_gemm) return 0;
     __int128 missing = (__int128)6 * r->matmul_parameters * s->tokens - (s->flops.gemm - s->flops.phase[PHASE_RECOMPUTE]);
     st = report_prepare(r, "SELECT flops FROM op_cost WHERE step = ? AND phase = 'forward' AND matmul AND flops > 0 ORDER BY micro_batch, op LIMIT 1", err, err_len);
@@ -136,11 +158,12 @@ int report_load_parameters(struct report *r, char *err, size_t err_len) {
     int64_t bits = 0;
     int rc = load_parameters(r, &parameters, err, err_len);
     r->parameters = r->matmul_parameters = REPORT_UNKNOWN;
-    if (!rc && parameters.n) rc = load_operands(r, &parameters, &operands, &bits, err, err_len);
+    if (!rc && parameters.n) rc = load_operands(r, -1, &parameters, &operands, &bits, err, err_len);
     if (!rc && bits) {
         r->parameters = size_of(&parameters) * 8 / bits;
         r->matmul_parameters = size_of_both(&parameters, &operands) * 8 / bits;
-        rc = explain_difference(r, err, err_len);
+        rc = check_one_model(r, &parameters, err, err_len);
+        if (!rc) rc = explain_difference(r, err, err_len);
     }
     free(parameters.span);
     free(operands.span);

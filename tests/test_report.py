@@ -264,6 +264,18 @@ def test_6n_counts_only_what_products_read_in_6n_matmul(tmp_path):
     assert s['mfu_by_convention']['6n-matmul'] == pytest.approx(6 * n * 32 / 1e-3 / 1e11, rel=1e-9)
 
 
+def test_6n_of_models_that_take_turns_is_not_known(tmp_path):
+    """Neither model has the parameters of both."""
+    t = linear(tmp_path / 'a.db')
+    other = t.alloc(4 * 64 * 64, 20, classes='param', address=1 << 31)
+    op = t.step(3, 3 * 10**6, 4 * 10**6, [('forward', 'fp32', 2 * 32 * 64 * 64, 1)], tokens=32)[0]
+    t.db.execute("INSERT INTO gemm(id, op, a_type, b_type) VALUES(?, ?, 'fp32', 'fp32')", (op, op))
+    t.db.execute("INSERT INTO op_buffer VALUES(?, 'A', ?, ?, ?, 'r')", (op, other, 1 << 31, 4 * 64 * 64))
+    j = report(t.close())
+    assert all(s['mfu_by_convention']['6n'] is None and s['mfu_by_convention']['6n-matmul'] is None for s in j['steps'])
+    assert j['run']['mfu_6n']['median'] is None and any(n.startswith('6n is not known') for n in j['notes'])
+
+
 def test_operands_of_two_sizes_leave_n_unknown(tmp_path):
     t = linear(tmp_path / 'a.db')
     t.db.execute("UPDATE gemm SET a_type = 'bf16' WHERE id = (SELECT max(id) FROM gemm)")
