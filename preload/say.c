@@ -1,5 +1,8 @@
 #include "preload/say.h"
 
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 #include "preload/life.h"
@@ -35,12 +38,29 @@ const char *say_number(char *buf, int64_t n) {
     return memmove(buf, p, (size_t)(buf + 24 - p));
 }
 
+/* The program must not wait for who reads its standard error, nor get the signals of a write that fails (a pipe without
+ * a reader, a limit on file sizes): those that were not pending before are taken back. */
+static void write_line(const char *line, size_t n) {
+    struct pollfd out = {2, POLLOUT, 0};
+    struct timespec no_time = {0, 0};
+    unsigned long mask, before = 0, ours = 1ul << (SIGPIPE - 1) | 1ul << (SIGXFSZ - 1);
+    int saved = errno;
+    sys_signals_block(&mask);
+    syscall(SYS_rt_sigpending, &before, sizeof before);
+    ours &= ~before;
+    if (syscall(SYS_ppoll, &out, 1, &no_time, NULL, 8) == 1 && (out.revents & POLLOUT) && sys_write(2, line, n) < 0 &&
+        ours)
+        syscall(SYS_rt_sigtimedwait, &ours, NULL, &no_time, sizeof ours);
+    sys_signals_restore(&mask);
+    errno = saved;
+}
+
 static void say(const char *first, va_list parts) {
     char line[1024] = "acct: ";
     for (const char *s = first; s; s = va_arg(parts, const char *)) say_append(line, sizeof line - 1, s);
     size_t n = strlen(line);
     line[n++] = '\n';
-    (void)!sys_write(2, line, n);
+    write_line(line, n);
 }
 
 void say_once(const char *first, ...) {

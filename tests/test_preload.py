@@ -546,6 +546,22 @@ def test_a_collector_that_hangs_is_not_waited_for_for_ever(traced, tmp_path):
     assert 'ACCT_START_TIMEOUT' in r.stderr and r.stderr.count('\n') == 1
 
 
+@pytest.mark.parametrize('pipe', ['without a reader', 'full'])
+def test_a_complaint_costs_the_program_nothing(traced, pipe):
+    read, write = os.pipe()
+    if pipe == 'full':
+        os.set_blocking(write, False)
+        with pytest.raises(BlockingIOError):
+            while True:
+                os.write(write, b'x' * 4096)
+        os.set_blocking(write, True)
+    else:
+        os.close(read)
+    r, _ = traced('preload_life', 'pairs', '10', env={'ACCT_COLLECTOR': '/nonexistent'}, stderr=write, timeout=20)
+    os.close(write)
+    assert r.returncode == 0
+
+
 def test_a_complaint_never_lands_in_a_file(traced, tmp_path):
     data = tmp_path / 'data'
     r, _ = traced('preload_life', 'other-stderr', str(data), env={'ACCT_COLLECTOR': '/nonexistent'})
