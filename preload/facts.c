@@ -84,20 +84,21 @@ static struct acct_text tell_path(struct ring_writer *w, char *scratch, long byt
 
 void facts_tell_process(struct ring_writer *w) {
     struct timespec utc;
-    struct acct_ev_process *r;
     char *scratch = map_scratch();
-    if (!scratch || !(r = ring_begin(w, ACCT_EV_PROCESS, sizeof *r, hook_now()))) return;
-    clock_gettime(CLOCK_REALTIME, &utc);
-    r->utc_ns = (uint64_t)utc.tv_sec * 1000000000u + (uint64_t)utc.tv_nsec;
-    r->pid = sys_getpid();
-    r->ppid = (int64_t)syscall(SYS_getppid);
-    r->exe = tell_path(w, scratch, syscall(SYS_readlink, "/proc/self/exe", scratch, (size_t)4096));
-    long n = syscall(SYS_getcwd, scratch, (size_t)4096); /* counts the NUL */
-    r->cwd = tell_path(w, scratch, n - 1);
-    r->argv = tell_argv(w, scratch);
-    r->environment = tell_environment(w, scratch);
-    munmap(scratch, SCRATCH_BYTES);
-    ring_commit(w);
+    struct acct_ev_process *r = scratch ? ring_begin(w, ACCT_EV_PROCESS, sizeof *r, hook_now()) : NULL;
+    if (r) {
+        clock_gettime(CLOCK_REALTIME, &utc);
+        r->utc_ns = (uint64_t)utc.tv_sec * 1000000000u + (uint64_t)utc.tv_nsec;
+        r->pid = sys_getpid();
+        r->ppid = (int64_t)syscall(SYS_getppid);
+        r->exe = tell_path(w, scratch, syscall(SYS_readlink, "/proc/self/exe", scratch, (size_t)4096));
+        long n = syscall(SYS_getcwd, scratch, (size_t)4096); /* counts the NUL */
+        r->cwd = tell_path(w, scratch, n - 1);
+        r->argv = tell_argv(w, scratch);
+        r->environment = tell_environment(w, scratch);
+        ring_commit(w);
+    }
+    if (scratch) munmap(scratch, SCRATCH_BYTES);
 }
 
 /* ---- device -------------------------------------------------------------------------------------------------- */
