@@ -58,6 +58,7 @@ static int run(const struct arguments *args) {
     char program[RUN_PATH];
     int code, status;
     if ((code = check(args, &parts, program)) || (code = start(args, &r, &parts, program))) return code;
+    signal(SIGPIPE, SIG_IGN); /* the summary may find no reader: that changes no exit code */
     status = run_wait_program(&r);
     code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     run_wait_traces(&r);

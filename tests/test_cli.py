@@ -219,6 +219,15 @@ def test_surroundings_are_the_same(tmp_path, ignored):
     assert traced == bare
 
 
+def test_a_summary_without_a_reader_changes_no_exit_code(tmp_path):
+    """acct run … 2>&1 | head -1: the pipe has no reader any more when the summary comes."""
+    read, write = os.pipe()
+    os.close(read)
+    r = subprocess.run([str(ACCT), 'run', '--vgpu', '--', 'sh', '-c', 'exit 5'], stderr=write, stdout=write, cwd=tmp_path, timeout=60)
+    os.close(write)
+    assert r.returncode == 5
+
+
 def test_a_preload_of_the_user_stays(tmp_path):
     other = compile_c(tmp_path, 'other.so', 'int acct_test_other;', '-shared', '-fPIC')
     r = acct_run('sh', '-c', 'echo $LD_PRELOAD', cwd=tmp_path, env={'LD_PRELOAD': str(other)})
