@@ -1,12 +1,15 @@
 """What the tests share: where the build is, running programs with a time limit, and running C unit-test programs.
 
 A C unit test is a cmocka program in tests/unit/test_*.c; each of its cases becomes a pytest case of its own."""
-import os, re, subprocess
+import os, re, signal, subprocess
 import pytest
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.abspath(os.environ.get('BUILD', os.path.join(TOP, 'build')))
 SHARED = os.path.join(os.path.dirname(TOP), 'shared')
+# A shell starts what runs in the background with these ignored, and programs under test would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 # Root in a container may not, as a rule.
 MAY_MOUNT = os.geteuid() == 0 and not subprocess.run(['unshare', '-m', 'mount', '-t', 'tmpfs', 'none', '/mnt'], stderr=subprocess.DEVNULL).returncode
 
