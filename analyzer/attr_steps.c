@@ -59,14 +59,16 @@ static void take_step(struct at_trace *t, const struct at_interval *iv, int32_t 
     t->step[t->steps++] = (struct at_step){.complete = (uint8_t)(!last || iv->cluster >= 0)};
 }
 
-/* How often the last step's first forward pass reads each weight. */
+/* How often a forward pass reads each weight, in the last step that does (models may take turns): step << 32 | reads. */
 static struct at_map reads_of_a_pass(struct at_trace *t) {
     struct at_map reads = {0};
     for (int32_t i = 0; i < t->gemms; i++) {
         const struct at_event *ev = &t->event[t->gemm[i]];
         int32_t w = t->weight_read[t->gemm[i]];
-        if (w < 0 || ev->step != t->steps - 1 || ev->micro_batch || ev->phase != AT_FORWARD) continue;
-        ++*at_map_put(&reads, t->pool, (uint32_t)w, NULL);
+        if (w < 0 || ev->step < 0 || ev->micro_batch || ev->phase != AT_FORWARD) continue;
+        int64_t *n = at_map_put(&reads, t->pool, (uint32_t)w, NULL);
+        if (*n >> 32 != ev->step) *n = (int64_t)ev->step << 32;
+        ++*n;
     }
     return reads;
 }
@@ -79,7 +81,7 @@ static void trailing_forward(struct at_trace *t, const struct at_interval *iv) {
         int32_t w = t->weight_read[t->gemm[i]];
         if (w < 0) continue;
         const int64_t *most = at_map_get(&usual, (uint32_t)w);
-        if (++*at_map_put(&seen, t->pool, (uint32_t)w, NULL) > (most ? *most : 1)) return;
+        if (++*at_map_put(&seen, t->pool, (uint32_t)w, NULL) > (most ? *most & INT32_MAX : 1)) return;
     }
     if (!seen.count) return;
     for (int32_t e = iv->from; e < t->events; e++)

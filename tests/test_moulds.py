@@ -57,6 +57,7 @@ cut=forward
 cut=backward
 cut=forward accum=2
 cut=forward tied=1 layers=2
+cut=forward tied=1 layers=2 models=2
 update=decay
 update=adam
 update=momentum
