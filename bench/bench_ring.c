@@ -29,7 +29,7 @@
 #endif
 #endif
 
-#define SLOTS 32768u /* the defaults of ACCT_RING_SLOTS and ACCT_BLOB_BYTES */
+#define SLOTS 131072u /* the defaults of ACCT_RING_SLOTS and ACCT_BLOB_BYTES */
 #define BLOB 262144u
 #define ROUNDS 7 /* the best of so many: other processes only ever add time */
 

@@ -74,10 +74,17 @@ static void tell_wrong_settings(void) {
     if (*names) say_warning(names, ": not a value it can have, the default is used; see acct help env", NULL);
 }
 
-/* Geometry by the environment: as many rings as the budget holds. -1: not even one fits. */
+/* Geometry by the environment. Under limits the rings get smaller until some threads have one each, and then fewer.
+ * -1: not even one fits. */
 static int choose_layout(struct acct_control *c, char *why, size_t len) {
+    enum { SOME_RINGS = 16, SMALL_RING_SLOTS = 4096, SMALL_RING_BLOB = 16384 };
     uint32_t slots = ring_slots(), blob = blob_bytes(), pid = (uint32_t)sys_getpid();
     uint64_t budget = byte_budget();
+    for (ring_layout(c, SOME_RINGS, slots, blob, pid); budget < c->total_bytes && slots > SMALL_RING_SLOTS;
+         ring_layout(c, SOME_RINGS, slots, blob, pid)) {
+        slots /= 2;
+        if (blob > SMALL_RING_BLOB) blob /= 2;
+    }
     ring_layout(c, 1, slots, blob, pid);
     if (budget < c->total_bytes)
         return fail(why, len, "no room for the recorder under the limits set",

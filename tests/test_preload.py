@@ -374,7 +374,7 @@ def test_threads_without_a_ring_are_counted(traced):
     assert t.one('select count(*) from op') + t.lost() == 2 * 8 * 2000
 
 
-@pytest.mark.parametrize('which,soft', [(resource.RLIMIT_AS, 256 << 20), (resource.RLIMIT_NOFILE, 12), (resource.RLIMIT_CORE, 0)])
+@pytest.mark.parametrize('which,soft', [(resource.RLIMIT_AS, 256 << 20), (resource.RLIMIT_FSIZE, 2 << 20), (resource.RLIMIT_NOFILE, 12), (resource.RLIMIT_CORE, 0)])
 def test_under_limits(traced, which, soft):
     r, out = traced('preload_life', 'pairs', '100', preexec_fn=limited(which, soft))
     assert (r.returncode, r.stderr) == (0, '')
@@ -389,7 +389,7 @@ def test_no_room_at_all_is_said(traced):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason='locking memory takes root here')
 def test_locked_memory_does_not_make_all_rings_present(fake, traced):
-    """mlockall(MCL_FUTURE): 512 rings of 2.3 MB would be in memory at once."""
+    """mlockall(MCL_FUTURE): 512 rings of 8 MB would be in memory at once."""
     bare = int(plain(fake, 'preload_life', 'locked').stdout)
     r, out = traced('preload_life', 'locked')
     assert (r.returncode, r.stderr) == (0, '') and int(r.stdout) < bare + 8192  # KB
