@@ -5,12 +5,27 @@
 #define FOLLOW_OPS 200
 #define FOLLOW_REPEATS 8
 
+/* The op that made what the access reads: through plain copies, to what they copied. */
+static int32_t maker_of(const struct at_trace *t, const struct at_access *a) {
+    int32_t e = a->writer;
+    for (int i = 0; i < FOLLOW_REPEATS && e >= 0 && t->event[e].kind == AT_D2D; i++) {
+        int32_t from = -1;
+        AT_EACH_ACCESS(t, e, s) {
+            if (s->mode != AT_R || t->range[s->range].any_weight || at_is_carried(t, s->range, e)) continue;
+            if (s->writer > from && s->writer < e) from = s->writer;
+        }
+        e = from;
+    }
+    return e;
+}
+
 /* Latest op that wrote an operand of e which is no weight and not carried; -1. */
 static int32_t latest_source(const struct at_trace *t, int32_t e) {
     int32_t best = -1;
     AT_EACH_ACCESS(t, e, a) {
         if (a->mode == AT_W || t->range[a->range].any_weight || at_is_carried(t, a->range, e)) continue;
-        if (a->writer > best && at_is_work(&t->event[a->writer])) best = a->writer;
+        int32_t maker = maker_of(t, a);
+        if (maker > best && at_is_work(&t->event[maker])) best = maker;
     }
     return best;
 }
@@ -26,18 +41,46 @@ static int is_repeated(const struct at_trace *t, int32_t e, int32_t lo) {
     return 0;
 }
 
-/* The op that wrote the operand to follow; one that is a recomputation only if there is no other. */
+/* A kernel that works on what the host filled alone (a batch that is scaled, a target that is negated); a fill, which
+ * reads nothing, is none. budget: of kernels to look at. */
+static int is_host_side(const struct at_trace *t, int32_t e, int *budget) {
+    int reads = 0;
+    int32_t last = -1;
+    if (t->event[e].kind != AT_KERNEL || --*budget < 0) return 0;
+    AT_EACH_ACCESS(t, e, a) {
+        if (!at_reads(a->mode)) continue;
+        reads = 1;
+        if (t->range[a->range].any_weight || at_is_carried(t, a->range, e)) return 0;
+        if (a->writer == last) continue; /* another range of the same */
+        last = a->writer;
+        int32_t maker = maker_of(t, a);
+        if (maker >= 0 && at_is_work(&t->event[maker]) && !is_host_side(t, maker, budget)) return 0;
+    }
+    return reads;
+}
+
+/* A factor of a product that came from the host, later than all else that the product reads: the gradient of a loss that
+ * the host computes. (A batch comes before the products of forward.) */
+static int is_upload(const struct at_trace *t, int32_t e, int32_t maker) {
+    return t->event[e].kind == AT_GEMM && t->event[maker].kind == AT_H2D;
+}
+
+/* The op that wrote the operand to follow; one that is a recomputation, or the host's side, only if there is no other. */
 static int32_t step_back(const struct at_trace *t, int32_t e, int32_t lo) {
-    int32_t best = -1, repeated = -1;
+    int32_t best = -1, repeated = -1, last = -1;
     AT_EACH_ACCESS(t, e, a) {
         const struct at_range *r = &t->range[a->range];
         if (a->mode == AT_W || r->any_weight || (at_is_carried(t, a->range, e) && !r->maybe_carried)) continue;
         if (t->value[a->value].grad || at_grad_like(t, a->value)) continue;
-        if (a->writer < 0 || !at_is_work(&t->event[a->writer]) || a->writer <= best) continue;
-        if (a->writer >= lo && is_repeated(t, a->writer, lo))
-            repeated = a->writer;
+        if (a->writer == last) continue; /* another range of the same */
+        last = a->writer;
+        int budget = FOLLOW_REPEATS;
+        int32_t maker = maker_of(t, a);
+        if (maker < 0 || maker <= best || !(at_is_work(&t->event[maker]) || is_upload(t, e, maker))) continue;
+        if ((maker >= lo && is_repeated(t, maker, lo)) || is_host_side(t, maker, &budget))
+            repeated = maker;
         else
-            best = a->writer;
+            best = maker;
     }
     return best >= 0 ? best : repeated;
 }
@@ -66,6 +109,11 @@ void at_backward_start(struct at_trace *t, int32_t first_grad_op, int32_t lo, in
             int found = back >= 0 && turn >= 0;
             out->first = found ? turn + 1 : at;
             out->turn = found ? turn : -1;
+            return;
+        }
+        if (t->event[back].kind == AT_H2D) {
+            out->first = back + 1;
+            out->turn = back;
             return;
         }
         int32_t w = t->weight_read[back];

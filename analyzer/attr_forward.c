@@ -24,12 +24,19 @@ static int makes_needed(const struct at_trace *t, int32_t interval, int32_t e) {
     return 0;
 }
 
+/* The host read e's result and made the gradient of the loss from it: the last such read before the upload. */
+static int read_for_loss(const struct at_trace *t, const struct at_span *s, int32_t e, int32_t *at) {
+    if (t->event[e].kind != AT_D2H || s->turn < 0 || t->event[s->turn].kind != AT_H2D || *at == s->turn) return 0;
+    *at = s->turn;
+    return 1;
+}
+
 /* Backwards through the interval: begin[j] becomes the first op before span j (and after span j - 1) that backward
  * needs. */
 static void sweep_need(struct at_trace *t, int32_t interval, int32_t *begin) {
     const struct at_interval *iv = &t->interval[interval];
     const struct at_span *span = t->span + iv->span0;
-    int32_t j = iv->spans - 1;
+    int32_t j = iv->spans - 1, read_before = -1;
     for (int32_t e = iv->to - 1; e >= iv->from; e--) {
         if (!at_is_op(&t->event[e])) continue;
         while (j >= 0 && e < span[j].first) j--;
@@ -37,6 +44,7 @@ static void sweep_need(struct at_trace *t, int32_t interval, int32_t *begin) {
             need_operands(t, interval, e);
             continue;
         }
+        if (j + 1 < iv->spans && read_for_loss(t, &span[j + 1], e, &read_before)) need_operands(t, interval, e);
         int kind = t->event[e].kind;
         if (t->in_cluster[e] || (!at_is_work(&t->event[e]) && kind != AT_D2D) || !makes_needed(t, interval, e))
             continue;

@@ -112,11 +112,13 @@ static int part_of_input(const struct at_trace *t, const struct at_value *v) {
     return 0;
 }
 
-/* The loss kernel made it, and only backward changes it. */
+/* Kernels and copies made it, after the last product of forward, and products read it in backward only. */
 static int made_by_loss(const struct at_trace *t, const struct at_value *v) {
-    if (v->birth < 0) return 0;
-    AT_EACH_TOUCH(t, v, a)
-    if (a->event != v->birth && a->mode != AT_R && t->event[a->event].phase != AT_BACKWARD) return 0;
+    if (v->birth < 0 || v->gemm_result) return 0;
+    AT_EACH_TOUCH(t, v, a) {
+        const struct at_event *e = &t->event[a->event];
+        if (e->kind == AT_GEMM && e->phase != AT_BACKWARD) return 0;
+    }
     return 1;
 }
 

@@ -92,6 +92,18 @@ steps=1
 steps=1 update=adam
 steps=2 update=momentum
 dx=last
+loss=axpy
+loss=axpy accum=4 add=1
+loss=axpy tied=1 layers=2 update=momentum
+loss=axpy steps=1
+loss=axpy prepare=1 alloc=step
+loss=target
+loss=target alloc=async accum=2
+loss=geam update=momentum
+loss=host
+loss=host update=momentum
+loss=host layers=1 data=fixed
+loss=host tied=1 layers=2 dx=last accum=2
 """
 
 
