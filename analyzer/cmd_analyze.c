@@ -46,7 +46,7 @@ static int analyze(const struct arguments *args) {
 const struct command cmd_analyze = {
     .name = "analyze",
     .synopsis = "compute steps, phases, memory classes and FLOPs of a trace anew",
-    .usage = "[--quiet] TRACE…",
+    .usage = "[--quiet] TRACE...",
     .details = "The results are the tables op_buffer, step, phase, alloc_class and op_cost of the trace itself. acct-collect does this\n"
                "when a program ends, and acct report when a trace has none or those of an older version.\n",
     .options = options,

@@ -122,7 +122,7 @@ int output_open(struct output *out, const char *path, char *err, size_t err_len)
     } else {
         snprintf(out->path, sizeof out->path, "%s", path);
         if ((size_t)snprintf(out->temporary, sizeof out->temporary, "%s.XXXXXX", path) >= sizeof out->temporary) {
-            snprintf(err, err_len, "%.60s…: the name is too long; choose a shorter one", path);
+            snprintf(err, err_len, "%.60s...: the name is too long; choose a shorter one", path);
             return -1;
         }
         fd = mkstemp(out->temporary);

@@ -125,7 +125,7 @@ static int query(const struct arguments *args) {
     else if (strcmp(wanted, "table"))
         return cmd_fail(args->command, CMD_EXIT_USAGE, "--format %s: no such format; there are table, csv, json", wanted);
     if (args->n_operands != 2)
-        return cmd_fail(args->command, CMD_EXIT_USAGE, "a trace and one SQL statement are needed; type: acct query TRACE 'SELECT …' (SQL in quotes)");
+        return cmd_fail(args->command, CMD_EXIT_USAGE, "a trace and one SQL statement are needed; type: acct query TRACE 'SELECT ...' (SQL in quotes)");
     if (store_open(&db, args->operands[0], 0, err, sizeof err) < 0) return cmd_fail(args->command, CMD_EXIT_FAILED, "%s", err);
     sqlite3_busy_timeout(db, 10000);
     code = query_open(args, db, format);

@@ -11,7 +11,7 @@ enum { OPT_FORMAT, OPT_OUTPUT, OPT_PEAK };
 static const struct option_spec options[] = {
     [OPT_FORMAT] = {"format", 'f', OPTION_VALUE, "FORMAT", "text (default), json, csv or markdown"},
     [OPT_OUTPUT] = {"output", 'o', OPTION_VALUE, "OUT", "write to OUT, which is replaced when the report is complete"},
-    [OPT_PEAK] = {"peak-tflops", 0, OPTION_VALUE, "X", "the device's peak in TFLOP/s: X for all formats, or fp32=X,bf16=Y,…"},
+    [OPT_PEAK] = {"peak-tflops", 0, OPTION_VALUE, "X", "the device's peak in TFLOP/s: X for all formats, or fp32=X,bf16=Y,..."},
     {0},
 };
 
@@ -105,7 +105,7 @@ static int report(const struct arguments *args) {
 const struct command cmd_report = {
     .name = "report",
     .synopsis = "memory by class, FLOPs and MFU of a trace",
-    .usage = "[--format text|json|csv|markdown] [-o OUT] [--peak-tflops X] TRACE…",
+    .usage = "[--format text|json|csv|markdown] [-o OUT] [--peak-tflops X] TRACE...",
     .details = "JSON follows schema 1; integers are exact, what is not known is null. Several traces make a list. CSV has a line for each\n"
                "value: path, value, unit. A trace that was not analysed yet, or by an older acct, is analysed first: in the file, or in a\n"
                "temporary copy where it cannot be written.\n",

@@ -1,6 +1,7 @@
 /* The half of the emitter that people read: text for a terminal, Markdown. */
 #include "analyzer/emitter.h"
 
+#include <langinfo.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,6 +157,11 @@ static void measure(const struct emitter *e, size_t rows, int *widths, char *rig
     }
 }
 
+/* Markdown is UTF-8; a terminal is what the locale says. */
+static int may_use_unicode(const struct emitter *e) {
+    return e->format == EMIT_MARKDOWN || !strcmp(nl_langinfo(CODESET), "UTF-8");
+}
+
 static void put_table(struct emitter *e) {
     size_t rows = e->columns ? e->cells.n / e->columns : 0, limit = (size_t)e->table_limit;
     int *widths = emit_alloc(NULL, (e->columns + 1) * sizeof *widths);
@@ -173,7 +179,7 @@ static void put_table(struct emitter *e) {
             if (e->format == EMIT_MARKDOWN)
                 fprintf(e->file, "| … %zu more |\n", left_out);
             else
-                fprintf(e->file, "  … %zu more\n", left_out);
+                fprintf(e->file, "  %s %zu more\n", may_use_unicode(e) ? "…" : "...", left_out);
             r += left_out;
         }
         put_row(e, e->cells.text + r * e->columns, widths, right);
@@ -185,8 +191,13 @@ static void put_table(struct emitter *e) {
 /* ---- bars, lines, fields ---- */
 
 static void put_bar(const struct emitter *e, double share) {
-    int eighths = (int)lround(share * BAR_WIDTH * 8);
     static const char *const part[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    int eighths = (int)lround(share * BAR_WIDTH * 8);
+    if (!may_use_unicode(e)) {
+        for (; eighths >= 4; eighths -= 8)
+            fputc('#', e->file);
+        return;
+    }
     for (; eighths >= 8; eighths -= 8)
         fputs("█", e->file);
     fputs(part[eighths > 0 ? eighths : 0], e->file);

@@ -3,6 +3,7 @@
 
 #include "acct/version.h"
 
+#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,6 +37,7 @@ static int dispatch(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     int code;
+    setlocale(LC_CTYPE, ""); /* whether the terminal knows bars; numbers stay as they are */
     if (argc < 2) {
         fprintf(stderr, "acct: no command given; `acct help` lists them\n");
         return CMD_EXIT_USAGE;

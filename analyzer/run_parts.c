@@ -170,7 +170,7 @@ int run_check_output(const char *name, int force, char *err, size_t err_len) {
     const char *dir = ".", *pattern = name && *name ? name : acct_env_entry(ENV_ACCT_OUTPUT)->fallback;
     struct stat st;
     int given = name && *name;
-    if (strlen(pattern) >= sizeof copy) return refuse(err, err_len, "%.60s…: the name is too long; choose a shorter one with -o", pattern);
+    if (strlen(pattern) >= sizeof copy) return refuse(err, err_len, "%.60s...: the name is too long; choose a shorter one with -o", pattern);
     if (given && !strchr(name, '%') && !stat(name, &st)) {
         if (S_ISDIR(st.st_mode)) return refuse(err, err_len, "%s: is a folder; name a file in it with -o", name);
         if (!force) return refuse(err, err_len, "%s: exists already; choose another name with -o, or give --force to replace it", name);

@@ -15,8 +15,8 @@ def report(*args):
     return json.loads(r.stdout)
 
 
-def text(*args):
-    r = run(ACCT, 'report', *args)
+def text(*args, locale='C.UTF-8'):
+    r = run(ACCT, 'report', *args, env={'LC_ALL': locale})
     assert r.returncode == 0, r.stderr
     return r.stdout
 
@@ -415,6 +415,17 @@ def test_long_runs_are_shortened_for_people_only(tmp_path):
     assert len(report(path)['steps']) == 100
     out = text(path)
     assert '… 60 more' in out and re.search(r'^ +99 ', out, re.M) and not re.search(r'^ +50 ', out, re.M)
+    plain = text(path, locale='C')
+    assert plain.isascii() and '... 60 more' in plain
+
+
+def test_a_terminal_without_unicode_gets_bars_of_ascii(tmp_path):
+    t = simple(tmp_path / 'a.db')
+    path = t.close()
+    fancy, plain = text(path), text(path, locale='C')
+    assert '█' in fancy and plain.isascii()
+    bar = lambda out, fill: [len(m.group(1)) for m in re.finditer(rf'%  ({fill}+)[▏▎▍▌▋▊▉]?$', out, re.M)]
+    assert bar(plain, '#') and all(abs(a - b) <= 1 for a, b in zip(bar(plain, '#'), bar(fancy, '█')))
 
 
 def test_any_text_makes_valid_json(tmp_path):
