@@ -59,13 +59,14 @@ static int is_host_side(const struct at_trace *t, int32_t e, int *budget) {
     return reads;
 }
 
-/* A factor of a product that came from the host, later than all else that the product reads: the gradient of a loss that
- * the host computes. (A batch comes before the products of forward.) */
+/* A factor of a product that came from the host, later than all else that the product reads: the gradient of a loss
+ * that the host computes. (A batch comes before the products of forward.) */
 static int is_upload(const struct at_trace *t, int32_t e, int32_t maker) {
     return t->event[e].kind == AT_GEMM && t->event[maker].kind == AT_H2D;
 }
 
-/* The op that wrote the operand to follow; one that is a recomputation, or the host's side, only if there is no other. */
+/* The op that wrote the operand to follow; one that is a recomputation, or the host's side, only if there is no other.
+ */
 static int32_t step_back(const struct at_trace *t, int32_t e, int32_t lo) {
     int32_t best = -1, repeated = -1, last = -1;
     AT_EACH_ACCESS(t, e, a) {

@@ -205,8 +205,8 @@ static void say_per_value(struct classes *c, const struct at_range *r, const str
     if (rule->rule >= 0) say_rule(c, rule->rule, end);
 }
 
-/* The values that decide for their range: those after the last update have not been read to their end (a program that was
- * killed in mid-step) and count only where there are no others. */
+/* The values that decide for their range: those after the last update have not been read to their end (a program that
+ * was killed in mid-step) and count only where there are no others. */
 static int32_t deciding_values(const struct at_trace *t, const struct at_range *r) {
     int32_t n = r->values, end = t->step_ends ? t->step_end_last[t->step_ends - 1] : AT_END;
     while (n > 1 && t->access[t->touch[t->value[r->value0 + n - 1].touch0]].event > end) n--;

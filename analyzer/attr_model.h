@@ -251,8 +251,8 @@ void at_intervals(struct at_trace *t);  /* S1, S2 */
 void at_phases(struct at_trace *t);     /* P1–P7 */
 /* An update that the end of the trace cut off before it came to a weight: optimizer, but the end of no step. */
 void at_begun_update(struct at_trace *t);
-void at_steps(struct at_trace *t);      /* K1, N1 */
-void at_classes(struct at_trace *t);    /* C1–C9 */
+void at_steps(struct at_trace *t);   /* K1, N1 */
+void at_classes(struct at_trace *t); /* C1–C9 */
 
 /* Parts of at_classes. */
 struct at_verdict at_value_class(struct at_trace *t, int32_t value); /* C4–C8 */

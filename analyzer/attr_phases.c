@@ -32,8 +32,8 @@ enum mark {
     MARK_OTHER    /* reads a trained weight along the other axis: backward, or a tied transpose */
 };
 
-/* Does the op write a gradient while it reads something that is neither one, nor derived, nor, products aside, written by
- * the host alone? */
+/* Does the op write a gradient while it reads something that is neither one, nor derived, nor, products aside, written
+ * by the host alone? */
 int at_is_grad_op(const struct at_trace *t, int32_t e) {
     int writes = 0, reads = 0, product = t->event[e].kind == AT_GEMM;
     if (t->in_cluster[e] || !at_is_work(&t->event[e])) return 0;

@@ -81,7 +81,8 @@ static int32_t ranges_of(const struct at_trace *t, const struct at_buffer *u, in
     return *first < b->range0 + b->ranges ? *first + 1 : *first;
 }
 
-/* A kernel that reads through one operand what it writes through another (geam with C = A, dgmm in place) modifies it. */
+/* A kernel that reads through one operand what it writes through another (geam with C = A, dgmm in place) modifies it.
+ */
 static void join_in_place(const struct at_trace *t, const struct at_event *ev, struct at_access *access) {
     if (ev->buffers > 8) return; /* lists of tensors */
     for (int32_t i = ev->buffer0; i < ev->buffer0 + ev->buffers; i++) {

@@ -59,7 +59,8 @@ static void take_step(struct at_trace *t, const struct at_interval *iv, int32_t 
     t->step[t->steps++] = (struct at_step){.complete = (uint8_t)(!last || iv->cluster >= 0)};
 }
 
-/* How often a forward pass reads each weight, in the last step that does (models may take turns): step << 32 | reads. */
+/* How often a forward pass reads each weight, in the last step that does (models may take turns): step << 32 | reads.
+ */
 static struct at_map reads_of_a_pass(struct at_trace *t) {
     struct at_map reads = {0};
     for (int32_t i = 0; i < t->gemms; i++) {

@@ -88,7 +88,8 @@ static int update_overwritten(struct at_trace *t, int32_t e, const struct sizes 
     return n;
 }
 
-/* A plain copy of a master into its weights (Scopy, cudaMemcpy) is a kernel of the optimizer for all rules that follow. */
+/* A plain copy of a master into its weights (Scopy, cudaMemcpy) is a kernel of the optimizer for all rules that follow.
+ */
 static void find_master_updates(struct at_trace *t) {
     struct sizes masters = {0};
     for (int32_t e = t->first_gemm; e < t->events; e++) {

@@ -232,8 +232,8 @@ static const struct rule_text {
 #undef RULE
 };
 
-/* Something that products have read is then changed in place, or by a copy of what is changed in place: a weight that is
- * trained. */
+/* Something that products have read is then changed in place, or by a copy of what is changed in place: a weight that
+ * is trained. */
 static int is_changed_after_use(const struct at_trace *t, const struct at_range *r) {
     int used = 0;
     if (!r->gemm_reads || r->gemm_writes) return 0;
@@ -280,7 +280,8 @@ static int is_one_of_two_constants(const struct at_trace *t, const struct at_ran
     AT_EACH_TOUCH(t, r, a) {
         if (t->event[a->event].kind != AT_GEMM) continue;
         AT_EACH_ACCESS(t, a->event, b)
-        if (at_is_factor(at_slot_of(t, b)) && t->range[b->range].frozen && at_slot_of(t, b) != at_slot_of(t, a)) return 1;
+        if (at_is_factor(at_slot_of(t, b)) && t->range[b->range].frozen && at_slot_of(t, b) != at_slot_of(t, a))
+            return 1;
         return 0;
     }
     return 0;

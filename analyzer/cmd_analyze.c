@@ -14,7 +14,8 @@ static const struct option_spec options[] = {
 static sqlite3_int64 count(sqlite3 *db, const char *sql) {
     sqlite3_stmt *st;
     sqlite3_int64 n = -1;
-    if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW) n = sqlite3_column_int64(st, 0);
+    if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
+        n = sqlite3_column_int64(st, 0);
     sqlite3_finalize(st);
     return n;
 }
@@ -28,8 +29,9 @@ static int analyze_one(const struct arguments *args, const char *path) {
     if (analyze_trace(db, err, sizeof err) < 0)
         code = cmd_fail(args->command, CMD_EXIT_FAILED, "%s: %s; the tables are as they were", path, err);
     else if (!args->given[OPT_QUIET])
-        printf("%s: %lld ops, %lld steps, %lld allocations classified\n", path, (long long)count(db, "SELECT count(*) FROM op"),
-               (long long)count(db, "SELECT count(*) FROM step"), (long long)count(db, "SELECT count(DISTINCT alloc) FROM alloc_class"));
+        printf("%s: %lld ops, %lld steps, %lld allocations classified\n", path,
+               (long long)count(db, "SELECT count(*) FROM op"), (long long)count(db, "SELECT count(*) FROM step"),
+               (long long)count(db, "SELECT count(DISTINCT alloc) FROM alloc_class"));
     sqlite3_close(db);
     return code;
 }
@@ -37,9 +39,9 @@ static int analyze_one(const struct arguments *args, const char *path) {
 static int analyze(const struct arguments *args) {
     int code = 0;
     if (!args->n_operands)
-        return cmd_fail(args->command, CMD_EXIT_USAGE, "no trace given; type: acct analyze TRACE (a .db file that acct run wrote)");
-    for (int i = 0; i < args->n_operands; i++)
-        code |= analyze_one(args, args->operands[i]);
+        return cmd_fail(args->command, CMD_EXIT_USAGE,
+                        "no trace given; type: acct analyze TRACE (a .db file that acct run wrote)");
+    for (int i = 0; i < args->n_operands; i++) code |= analyze_one(args, args->operands[i]);
     return code;
 }
 
@@ -47,7 +49,8 @@ const struct command cmd_analyze = {
     .name = "analyze",
     .synopsis = "compute steps, phases, memory classes and FLOPs of a trace anew",
     .usage = "[--quiet] TRACE...",
-    .details = "The results are the tables op_buffer, step, phase, alloc_class and op_cost of the trace itself. acct-collect does this\n"
+    .details = "The results are the tables op_buffer, step, phase, alloc_class and op_cost of the trace itself. "
+               "acct-collect does this\n"
                "when a program ends, and acct report when a trace has none or those of an older version.\n",
     .options = options,
     .usage_exit = CMD_EXIT_USAGE,

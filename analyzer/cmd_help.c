@@ -23,17 +23,16 @@ static void print_option(const struct option_spec *o) {
 
 void cmd_print_help(const struct command *command) {
     printf("usage: acct %s %s\n%s\n\noptions:\n", command->name, command->usage, command->synopsis);
-    for (const struct option_spec *o = command->options; o->name; o++)
-        print_option(o);
+    for (const struct option_spec *o = command->options; o->name; o++) print_option(o);
     print_option(&help_option);
     if (command->details) printf("\n%s", command->details);
 }
 
 static void print_overview(void) {
     printf("acct %s: memory and FLOP accounting for CUDA training programs\n\ncommands:\n", ACCT_VERSION);
-    for (int i = 0; cmd_table[i]; i++)
-        printf("  %-10s %s\n", cmd_table[i]->name, cmd_table[i]->synopsis);
-    printf("\n`acct help COMMAND` tells more of one, `acct help env` lists the environment variables, `acct --version` the version.\n"
+    for (int i = 0; cmd_table[i]; i++) printf("  %-10s %s\n", cmd_table[i]->name, cmd_table[i]->synopsis);
+    printf("\n`acct help COMMAND` tells more of one, `acct help env` lists the environment variables, `acct --version` "
+           "the version.\n"
            "A first run: acct run -o run.db -- ./train, then acct report run.db\n");
 }
 
@@ -58,7 +57,8 @@ static int help(const struct arguments *args) {
     }
     command = cmd_find(args->operands[0]);
     if (!command)
-        return cmd_fail(args->command, CMD_EXIT_USAGE, "unknown command '%s'; `acct help` lists them", args->operands[0]);
+        return cmd_fail(args->command, CMD_EXIT_USAGE, "unknown command '%s'; `acct help` lists them",
+                        args->operands[0]);
     cmd_print_help(command);
     return 0;
 }

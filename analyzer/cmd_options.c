@@ -32,7 +32,8 @@ static int find_letter(const struct command *command, char letter) {
 }
 
 static int bad_option(const struct command *command, const char *what, int length, const char *option) {
-    return cmd_fail(command, command->usage_exit, "%s '%.*s'; `acct help %s` lists the options", what, length, option, command->name);
+    return cmd_fail(command, command->usage_exit, "%s '%.*s'; `acct help %s` lists the options", what, length, option,
+                    command->name);
 }
 
 /* One long option at argv[*i]; takes a following value. 0 or an exit code. */
@@ -93,8 +94,7 @@ int cmd_parse(const struct command *command, int argc, char **argv, struct argum
             argv[n++] = argv[i];
         }
     }
-    for (; i < argc && !code; i++)
-        argv[n++] = argv[i];
+    for (; i < argc && !code; i++) argv[n++] = argv[i];
     if (n < argc) argv[n] = NULL;
     out->n_operands = n;
     return code;
@@ -149,7 +149,8 @@ int output_close(struct output *out, char *err, size_t err_len) {
     if (fclose(f)) bad = 1;
     if (!bad && out->temporary[0] && rename(out->temporary, out->path)) bad = 1;
     if (!bad) return 0;
-    snprintf(err, err_len, "%s: cannot be written: %s; make room or choose another place with -o", out->path, strerror(errno));
+    snprintf(err, err_len, "%s: cannot be written: %s; make room or choose another place with -o", out->path,
+             strerror(errno));
     if (out->temporary[0]) unlink(out->temporary);
     return -1;
 }

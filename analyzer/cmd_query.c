@@ -16,8 +16,10 @@ static const struct option_spec options[] = {
 
 /* Pragmas that only tell something; with an argument that is a name, not a new value. */
 static int harmless_pragma(const char *name) {
-    static const char *const names[] = {"table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo", "foreign_key_list",
-                                        "integrity_check", "quick_check", "foreign_key_check", "database_list", "function_list", "compile_options"};
+    static const char *const names[] = {"table_info",     "table_xinfo",       "table_list",       "index_list",
+                                        "index_info",     "index_xinfo",       "foreign_key_list", "integrity_check",
+                                        "quick_check",    "foreign_key_check", "database_list",    "function_list",
+                                        "compile_options"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(names[i], name)) return 1;
     return 0;
@@ -29,9 +31,12 @@ static int authorize(void *none, int action, const char *a, const char *b, const
     case SQLITE_SELECT:
     case SQLITE_READ:
     case SQLITE_RECURSIVE:
-    case SQLITE_FUNCTION: return SQLITE_OK;
-    case SQLITE_PRAGMA: return !b || harmless_pragma(a) ? SQLITE_OK : SQLITE_DENY;
-    default: return SQLITE_DENY;
+    case SQLITE_FUNCTION:
+        return SQLITE_OK;
+    case SQLITE_PRAGMA:
+        return !b || harmless_pragma(a) ? SQLITE_OK : SQLITE_DENY;
+    default:
+        return SQLITE_DENY;
     }
 }
 
@@ -39,18 +44,20 @@ static int fail_sql(const struct arguments *args, sqlite3 *db, const char *path,
     int at = sqlite3_error_offset(db);
     const char *what = sqlite3_errmsg(db);
     if (sqlite3_errcode(db) == SQLITE_AUTH)
-        return cmd_fail(args->command, CMD_EXIT_FAILED, "%s: only reading is allowed here; change a copy with sqlite3", path);
+        return cmd_fail(args->command, CMD_EXIT_FAILED, "%s: only reading is allowed here; change a copy with sqlite3",
+                        path);
     if (at >= 0 && (size_t)at <= strlen(sql))
-        return cmd_fail(args->command, CMD_EXIT_FAILED, "%s: %s, at character %d of the SQL: %.40s", path, what, at + 1, sql + at);
-    return cmd_fail(args->command, CMD_EXIT_FAILED, "%s: %s; `acct query TRACE 'select sql from sqlite_schema'` lists tables and columns", path, what);
+        return cmd_fail(args->command, CMD_EXIT_FAILED, "%s: %s, at character %d of the SQL: %.40s", path, what, at + 1,
+                        sql + at);
+    return cmd_fail(args->command, CMD_EXIT_FAILED,
+                    "%s: %s; `acct query TRACE 'select sql from sqlite_schema'` lists tables and columns", path, what);
 }
 
 static void print_blob(struct emitter *e, const char *name, const unsigned char *bytes, int n) {
     char *hex = emit_alloc(NULL, (size_t)n * 2 + 4);
     size_t k = 0;
     hex[k++] = 'x', hex[k++] = '\'';
-    for (int i = 0; i < n; i++, k += 2)
-        snprintf(hex + k, 3, "%02x", bytes[i]);
+    for (int i = 0; i < n; i++, k += 2) snprintf(hex + k, 3, "%02x", bytes[i]);
     hex[k++] = '\'', hex[k] = 0;
     emit_text(e, name, name, hex);
     free(hex);
@@ -59,24 +66,33 @@ static void print_blob(struct emitter *e, const char *name, const unsigned char 
 static void print_column(struct emitter *e, sqlite3_stmt *st, int i) {
     const char *name = sqlite3_column_name(st, i);
     switch (sqlite3_column_type(st, i)) {
-    case SQLITE_INTEGER: emit_int(e, name, name, UNIT_NONE, sqlite3_column_int64(st, i)); break;
-    case SQLITE_FLOAT: emit_real(e, name, name, UNIT_NONE, sqlite3_column_double(st, i)); break;
-    case SQLITE_TEXT: emit_text(e, name, name, (const char *)sqlite3_column_text(st, i)); break;
-    case SQLITE_BLOB: print_blob(e, name, sqlite3_column_blob(st, i), sqlite3_column_bytes(st, i)); break;
-    default: emit_null(e, name, name);
+    case SQLITE_INTEGER:
+        emit_int(e, name, name, UNIT_NONE, sqlite3_column_int64(st, i));
+        break;
+    case SQLITE_FLOAT:
+        emit_real(e, name, name, UNIT_NONE, sqlite3_column_double(st, i));
+        break;
+    case SQLITE_TEXT:
+        emit_text(e, name, name, (const char *)sqlite3_column_text(st, i));
+        break;
+    case SQLITE_BLOB:
+        print_blob(e, name, sqlite3_column_blob(st, i), sqlite3_column_bytes(st, i));
+        break;
+    default:
+        emit_null(e, name, name);
     }
 }
 
 static void print_header(struct emitter *e, sqlite3_stmt *st) {
     int n = sqlite3_column_count(st);
     const char **names = emit_alloc(NULL, (size_t)(n + 1) * sizeof *names);
-    for (int i = 0; i < n; i++)
-        names[i] = sqlite3_column_name(st, i);
+    for (int i = 0; i < n; i++) names[i] = sqlite3_column_name(st, i);
     emit_columns(e, n, names);
     free(names);
 }
 
-static int print_rows(const struct arguments *args, sqlite3 *db, sqlite3_stmt *st, const char *sql, enum emit_format format) {
+static int print_rows(const struct arguments *args, sqlite3 *db, sqlite3_stmt *st, const char *sql,
+                      enum emit_format format) {
     struct emitter e;
     int rc;
     emit_begin(&e, stdout, format);
@@ -85,8 +101,7 @@ static int print_rows(const struct arguments *args, sqlite3 *db, sqlite3_stmt *s
     print_header(&e, st);
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         emit_object(&e, "", NULL, LOOK_FIELDS);
-        for (int i = 0; i < sqlite3_column_count(st); i++)
-            print_column(&e, st, i);
+        for (int i = 0; i < sqlite3_column_count(st); i++) print_column(&e, st, i);
         emit_end(&e);
     }
     emit_finish(&e);
@@ -100,8 +115,7 @@ static int query_open(const struct arguments *args, sqlite3 *db, enum emit_forma
     sqlite3_exec(db, "PRAGMA query_only = 1", NULL, NULL, NULL);
     sqlite3_set_authorizer(db, authorize, NULL);
     if (sqlite3_prepare_v2(db, sql, -1, &st, &rest) != SQLITE_OK) return fail_sql(args, db, args->operands[0], sql);
-    while (isspace((unsigned char)*rest) || *rest == ';')
-        rest++;
+    while (isspace((unsigned char)*rest) || *rest == ';') rest++;
     if (!st)
         code = cmd_fail(args->command, CMD_EXIT_USAGE, "the SQL is empty; give a SELECT statement");
     else if (*rest)
@@ -123,10 +137,14 @@ static int query(const struct arguments *args) {
     else if (!strcmp(wanted, "json"))
         format = EMIT_JSON;
     else if (strcmp(wanted, "table"))
-        return cmd_fail(args->command, CMD_EXIT_USAGE, "--format %s: no such format; there are table, csv, json", wanted);
+        return cmd_fail(args->command, CMD_EXIT_USAGE, "--format %s: no such format; there are table, csv, json",
+                        wanted);
     if (args->n_operands != 2)
-        return cmd_fail(args->command, CMD_EXIT_USAGE, "a trace and one SQL statement are needed; type: acct query TRACE 'SELECT ...' (SQL in quotes)");
-    if (store_open(&db, args->operands[0], 0, err, sizeof err) < 0) return cmd_fail(args->command, CMD_EXIT_FAILED, "%s", err);
+        return cmd_fail(
+            args->command, CMD_EXIT_USAGE,
+            "a trace and one SQL statement are needed; type: acct query TRACE 'SELECT ...' (SQL in quotes)");
+    if (store_open(&db, args->operands[0], 0, err, sizeof err) < 0)
+        return cmd_fail(args->command, CMD_EXIT_FAILED, "%s", err);
     sqlite3_busy_timeout(db, 10000);
     code = query_open(args, db, format);
     sqlite3_close(db);

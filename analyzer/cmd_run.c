@@ -1,5 +1,5 @@
-/* acct run: starts the collector, then the program with libacct.so in front of its CUDA libraries; ends as the program ends.
- * Whatever goes wrong after the program's start is told in one line and changes no exit code. */
+/* acct run: starts the collector, then the program with libacct.so in front of its CUDA libraries; ends as the program
+ * ends. Whatever goes wrong after the program's start is told in one line and changes no exit code. */
 #include "analyzer/command.h"
 #include "analyzer/run_parts.h"
 #include "analyzer/run_process.h"
@@ -15,9 +15,11 @@
 
 enum { OPT_OUTPUT, OPT_FORCE, OPT_VGPU };
 static const struct option_spec options[] = {
-    [OPT_OUTPUT] = {"output", 'o', OPTION_VALUE, "FILE", "write the trace to FILE (default acct-PID.db; ACCT_OUTPUT's patterns)"},
+    [OPT_OUTPUT] = {"output", 'o', OPTION_VALUE, "FILE",
+                    "write the trace to FILE (default acct-PID.db; ACCT_OUTPUT's patterns)"},
     [OPT_FORCE] = {"force", 0, OPTION_FLAG, NULL, "replace FILE if it exists"},
-    [OPT_VGPU] = {"vgpu", 0, OPTION_OPTIONAL, "PROFILE", "run on the virtual GPU; PROFILE: cpu (this machine's processors)"},
+    [OPT_VGPU] = {"vgpu", 0, OPTION_OPTIONAL, "PROFILE",
+                  "run on the virtual GPU; PROFILE: cpu (this machine's processors)"},
     {0},
 };
 
@@ -34,19 +36,23 @@ static int check(const struct arguments *args, struct run_parts *parts, char pro
     if (args->n_operands == 0)
         return cmd_fail(args->command, CMD_EXIT_RUN, "no program given; type: acct run -- PROGRAM [ARGUMENTS]");
     if (profile && strcmp(profile, "cpu"))
-        return cmd_fail(args->command, CMD_EXIT_RUN, "--vgpu=%s: no such profile in this version; there is: cpu", profile);
+        return cmd_fail(args->command, CMD_EXIT_RUN, "--vgpu=%s: no such profile in this version; there is: cpu",
+                        profile);
     if (args->given[OPT_OUTPUT] && !*args->value[OPT_OUTPUT])
         return cmd_fail(args->command, CMD_EXIT_RUN, "-o: the name is empty; give a file");
-    if (run_find_program(args->operands[0], program, err, sizeof err) || run_find_parts(parts, args->given[OPT_VGPU], err, sizeof err) ||
+    if (run_find_program(args->operands[0], program, err, sizeof err) ||
+        run_find_parts(parts, args->given[OPT_VGPU], err, sizeof err) ||
         run_check_output(output, wanted_force(args), err, sizeof err))
         return cmd_fail(args->command, CMD_EXIT_RUN, "%s", err);
     return 0;
 }
 
-static int start(const struct arguments *args, struct run_process *r, const struct run_parts *parts, const char *program) {
+static int start(const struct arguments *args, struct run_process *r, const struct run_parts *parts,
+                 const char *program) {
     char err[RUN_PATH + 512];
     const char *output = args->given[OPT_OUTPUT] ? args->value[OPT_OUTPUT] : NULL;
-    if (run_prepare(r, err, sizeof err) || run_start_collector(r, parts, output, args->given[OPT_FORCE], err, sizeof err) ||
+    if (run_prepare(r, err, sizeof err) ||
+        run_start_collector(r, parts, output, args->given[OPT_FORCE], err, sizeof err) ||
         run_start_program(r, parts, program, args->operands, err, sizeof err))
         return cmd_fail(args->command, CMD_EXIT_RUN, "%s", err);
     return 0;
@@ -70,11 +76,14 @@ const struct command cmd_run = {
     .name = "run",
     .synopsis = "run a program and record its GPU memory and FLOPs",
     .usage = "[-o FILE [--force]] [--vgpu[=PROFILE]] [--] PROGRAM [ARGUMENTS]",
-    .details = "The program is not changed: its output and its exit code are its own (128 + the signal's number if a signal killed it,\n"
-               "125 if acct failed before the program started). The summary at the end goes to stderr.\n\n"
-               "A program that starts others is followed into them; each process that uses CUDA writes a trace of its own.\n"
-               "Programs that cannot be traced: statically linked ones, ones that gain privileges when they start, and those whose\n"
-               "CUDA runtime is linked statically (nvcc's default; build with -cudart shared).\n",
+    .details =
+        "The program is not changed: its output and its exit code are its own (128 + the signal's number if a signal "
+        "killed it,\n"
+        "125 if acct failed before the program started). The summary at the end goes to stderr.\n\n"
+        "A program that starts others is followed into them; each process that uses CUDA writes a trace of its own.\n"
+        "Programs that cannot be traced: statically linked ones, ones that gain privileges when they start, and those "
+        "whose\n"
+        "CUDA runtime is linked statically (nvcc's default; build with -cudart shared).\n",
     .options = options,
     .options_end_at_operand = 1,
     .usage_exit = CMD_EXIT_RUN,

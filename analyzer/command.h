@@ -1,6 +1,6 @@
-/* What a subcommand of `acct` is, and what all of them share. A subcommand is one `struct command` in a file of its own and
- * one row in main.c; its options are a table, from which parsing, `acct help` and the check of the man pages are made.
- * Errors of the command line are one line: `acct COMMAND: what, which file; what to do`. One thread. */
+/* What a subcommand of `acct` is, and what all of them share. A subcommand is one `struct command` in a file of its own
+ * and one row in main.c; its options are a table, from which parsing, `acct help` and the check of the man pages are
+ * made. Errors of the command line are one line: `acct COMMAND: what, which file; what to do`. One thread. */
 #ifndef ACCT_ANALYZER_COMMAND_H
 #define ACCT_ANALYZER_COMMAND_H
 
@@ -8,9 +8,9 @@
 #include <sqlite3.h>
 
 #define CMD_MAX_OPTIONS 16
-#define CMD_EXIT_FAILED 1  /* a file, the database, the analysis */
-#define CMD_EXIT_USAGE 2   /* the command line itself */
-#define CMD_EXIT_RUN 125   /* `acct run` only: acct failed before the program started */
+#define CMD_EXIT_FAILED 1 /* a file, the database, the analysis */
+#define CMD_EXIT_USAGE 2  /* the command line itself */
+#define CMD_EXIT_RUN 125  /* `acct run` only: acct failed before the program started */
 
 enum option_argument { OPTION_FLAG, OPTION_VALUE, OPTION_OPTIONAL /* --name or --name=VALUE */ };
 
@@ -39,8 +39,8 @@ struct command {
     const char *usage;    /* operands and options, after the name */
     const char *details;  /* further lines of the help; NULL: none */
     const struct option_spec *options;
-    int options_end_at_operand; /* what follows the first operand belongs to another program */
-    int usage_exit;             /* exit code of a bad command line */
+    int options_end_at_operand;                    /* what follows the first operand belongs to another program */
+    int usage_exit;                                /* exit code of a bad command line */
     int (*function)(const struct arguments *args); /* returns the exit code */
 };
 

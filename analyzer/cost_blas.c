@@ -224,7 +224,9 @@ static void put_band(const struct cost_blas *b, struct cost *c, int64_t m, int64
 static uint32_t result_type(const struct cost_blas *b, const struct routine *r) {
     if (!strncmp(r->name, "iam", 3)) return ACCT_dtype_INT32;
     if (r->shape != V_X_RES) return b->type;
-    return b->type == ACCT_dtype_COMPLEX64 ? ACCT_dtype_FP32 : b->type == ACCT_dtype_COMPLEX128 ? ACCT_dtype_FP64 : b->type;
+    return b->type == ACCT_dtype_COMPLEX64    ? ACCT_dtype_FP32
+           : b->type == ACCT_dtype_COMPLEX128 ? ACCT_dtype_FP64
+                                              : b->type;
 }
 
 static void level1(const struct cost_blas *b, const struct routine *r, struct cost *c) {

@@ -106,8 +106,8 @@ static int no_tensor_unit(const struct cost_machine *machine) {
 }
 
 /* A product of fp32 matrices: the compute type may force a format, else the handle's math mode may allow tf32, or (the
- * deprecated CUBLAS_TENSOR_OP_MATH, which stands for CUBLAS_COMPUTE_32F_FAST_16F) fp16. NVIDIA_TF32_OVERRIDE=1 makes tf32 the
- * default, =0 forbids it. */
+ * deprecated CUBLAS_TENSOR_OP_MATH, which stands for CUBLAS_COMPUTE_32F_FAST_16F) fp16. NVIDIA_TF32_OVERRIDE=1 makes
+ * tf32 the default, =0 forbids it. */
 static const char *fp32_product(const struct cost_gemm *g, const struct cost_machine *machine) {
     const int32_t tensor_op = 1, tf32 = 3, emulated_bf16x9 = 4, disallow_reduced = 16; /* cublasMath_t */
     switch (g->compute) {

@@ -1,11 +1,22 @@
-/* Device peaks: the table of include/acct/devices.def, and the peaks of one run, which may be measured or given instead. */
+/* Device peaks: the table of include/acct/devices.def, and the peaks of one run, which may be measured or given
+ * instead. */
 #ifndef ACCT_ANALYZER_DEVICES_H
 #define ACCT_ANALYZER_DEVICES_H
 
 #include <stddef.h>
 
 /* Number formats in which matrix products run, in the order of reports. */
-enum peak_format { PEAK_FP64, PEAK_FP32, PEAK_TF32, PEAK_BF16, PEAK_FP16, PEAK_FP16_ACC16, PEAK_FP8, PEAK_FP4, PEAK_FORMATS };
+enum peak_format {
+    PEAK_FP64,
+    PEAK_FP32,
+    PEAK_TF32,
+    PEAK_BF16,
+    PEAK_FP16,
+    PEAK_FP16_ACC16,
+    PEAK_FP8,
+    PEAK_FP4,
+    PEAK_FORMATS
+};
 
 struct device_spec {
     const char *alias, *name, *source;

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int for_people(const struct emitter *e) { return e->format == EMIT_TEXT || e->format == EMIT_MARKDOWN; }
+static int for_people(const struct emitter *e) {
+    return e->format == EMIT_TEXT || e->format == EMIT_MARKDOWN;
+}
 
 void *emit_alloc(void *old, size_t bytes) {
     void *p = realloc(old, bytes ? bytes : 1);
@@ -20,19 +22,21 @@ void emit_digits(char out[41], __int128 value) {
     char reversed[41];
     int n = 0, k = 0;
     unsigned __int128 u = value < 0 ? -(unsigned __int128)value : (unsigned __int128)value;
-    do
-        reversed[n++] = (char)('0' + (int)(u % 10));
+    do reversed[n++] = (char)('0' + (int)(u % 10));
     while ((u /= 10) != 0);
     if (value < 0) out[k++] = '-';
-    while (n)
-        out[k++] = reversed[--n];
+    while (n) out[k++] = reversed[--n];
     out[k] = 0;
 }
 
 /* Length of the valid UTF-8 sequence at p (shortest form, no surrogates), 0 if there is none. */
 static int utf8_length(const unsigned char *p) {
     unsigned long c;
-    int n = p[0] < 0x80 ? 1 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : 0;
+    int n = p[0] < 0x80                   ? 1
+            : p[0] >= 0xc2 && p[0] < 0xe0 ? 2
+            : (p[0] & 0xf0) == 0xe0       ? 3
+            : p[0] >= 0xf0 && p[0] < 0xf5 ? 4
+                                          : 0;
     if (n < 2) return n;
     c = p[0] & (0xffu >> (n + 1));
     for (int i = 1; i < n; i++) {
@@ -74,7 +78,9 @@ static void csv_field(FILE *f, const char *text) {
     fputc('"', f);
 }
 
-static int csv_is_table(const struct emitter *e) { return e->level[0].list && e->level[0].look == LOOK_TABLE; }
+static int csv_is_table(const struct emitter *e) {
+    return e->level[0].list && e->level[0].look == LOOK_TABLE;
+}
 
 /* Seen by machines at this place? */
 static int machine_here(const struct emitter *e, const char *key) {
@@ -158,8 +164,7 @@ void emit_begin(struct emitter *e, FILE *file, enum emit_format format) {
 }
 
 void emit_finish(struct emitter *e) {
-    while (e->depth)
-        emit_end(e);
+    while (e->depth) emit_end(e);
     if (e->format == EMIT_JSON) fputc('\n', e->file);
     emit_cells_clear(&e->head);
     emit_cells_clear(&e->cells);
@@ -194,7 +199,8 @@ void emit_end(struct emitter *e) {
 }
 
 /* raw: as JSON has it; text: its plain form. */
-static void machine_value(struct emitter *e, const char *key, const char *text, int quoted, int known, enum emit_unit unit) {
+static void machine_value(struct emitter *e, const char *key, const char *text, int quoted, int known,
+                          enum emit_unit unit) {
     if (!machine_here(e, key)) return;
     if (e->format == EMIT_CSV) {
         csv_value(e, key, known ? text : "", unit);

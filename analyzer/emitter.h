@@ -1,8 +1,9 @@
 /* One sequence of calls prints a document as text, Markdown, JSON or CSV, so that the formats cannot drift apart.
  *
- * A value has a key (for JSON and CSV; NULL: not for machines) and a label (for text and Markdown; NULL: not for people).
- * Elements of a list take the key "". What is not known is emitted as such: null, an empty CSV field, the word "unknown".
- * Not thread safe. Write errors are left in the FILE (ferror). Memory exhausted ends the process with one line. */
+ * A value has a key (for JSON and CSV; NULL: not for machines) and a label (for text and Markdown; NULL: not for
+ * people). Elements of a list take the key "". What is not known is emitted as such: null, an empty CSV field, the word
+ * "unknown". Not thread safe. Write errors are left in the FILE (ferror). Memory exhausted ends the process with one
+ * line. */
 #ifndef ACCT_ANALYZER_EMITTER_H
 #define ACCT_ANALYZER_EMITTER_H
 
@@ -13,7 +14,14 @@
 enum emit_format { EMIT_TEXT, EMIT_MARKDOWN, EMIT_JSON, EMIT_CSV };
 
 /* What a number is; people see it scaled. */
-enum emit_unit { UNIT_NONE, UNIT_BYTES, UNIT_NS, UNIT_FLOPS, UNIT_FLOPS_PER_S, UNIT_SHARE /* of 1, shown in percent */ };
+enum emit_unit {
+    UNIT_NONE,
+    UNIT_BYTES,
+    UNIT_NS,
+    UNIT_FLOPS,
+    UNIT_FLOPS_PER_S,
+    UNIT_SHARE /* of 1, shown in percent */
+};
 
 /* How people see an object or a list; machines see its content whatever the look. */
 enum emit_look {
@@ -43,7 +51,7 @@ struct emitter {
     FILE *file;
     enum emit_format format;
     const char *null_word; /* what people see where a value is not known */
-    long table_limit; /* most rows of a text table; the middle is left out; 0: no limit */
+    long table_limit;      /* most rows of a text table; the middle is left out; 0: no limit */
     int depth;
     struct emit_level level[EMIT_DEPTH];
     char path[512];
@@ -63,8 +71,9 @@ void emit_list(struct emitter *e, const char *key, const char *label, enum emit_
 void emit_end(struct emitter *e);
 
 void emit_int(struct emitter *e, const char *key, const char *label, enum emit_unit unit, __int128 value);
-void emit_real(struct emitter *e, const char *key, const char *label, enum emit_unit unit, double value); /* NaN: not known */
-void emit_text(struct emitter *e, const char *key, const char *label, const char *value);                 /* NULL: not known */
+void emit_real(struct emitter *e, const char *key, const char *label, enum emit_unit unit,
+               double value);                                                             /* NaN: not known */
+void emit_text(struct emitter *e, const char *key, const char *label, const char *value); /* NULL: not known */
 void emit_bool(struct emitter *e, const char *key, const char *label, int value);
 void emit_null(struct emitter *e, const char *key, const char *label);
 
@@ -73,8 +82,8 @@ void emit_columns(struct emitter *e, int n, const char *const *labels);
 
 /* The exact decimal digits of value, at most 40 characters and a NUL. */
 void emit_digits(char out[41], __int128 value);
-/* A number as people read it: `1.50 GiB (1610612736)`, `3.21 ms`, `71.3 MFLOP`, `24.1 %`. exact: digits beside a scaled amount,
- * where the double has them. */
+/* A number as people read it: `1.50 GiB (1610612736)`, `3.21 ms`, `71.3 MFLOP`, `24.1 %`. exact: digits beside a scaled
+ * amount, where the double has them. */
 void emit_human(char *out, size_t out_len, enum emit_unit unit, double value, int exact);
 void emit_human_bytes(char *out, size_t out_len, long long bytes);
 

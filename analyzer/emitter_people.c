@@ -15,8 +15,7 @@ void emit_human_bytes(char *out, size_t out_len, long long bytes) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double v = (double)bytes;
     int u = 0;
-    while (fabs(v) >= 1024 && u < 6)
-        v /= 1024, u++;
+    while (fabs(v) >= 1024 && u < 6) v /= 1024, u++;
     if (u)
         snprintf(out, out_len, "%.2f %s (%lld)", v, units[u], bytes);
     else
@@ -27,8 +26,7 @@ void emit_human_bytes(char *out, size_t out_len, long long bytes) {
 static void human_si(char *out, size_t out_len, double v, const char *unit) {
     static const char *const prefix[] = {"", "k", "M", "G", "T", "P", "E", "Z", "Y"};
     int u = 0;
-    while (fabs(v) >= 999.95 && u < 8)
-        v /= 1000, u++;
+    while (fabs(v) >= 999.95 && u < 8) v /= 1000, u++;
     if (!u && v == floor(v))
         snprintf(out, out_len, "%.0f %s", v, unit);
     else
@@ -41,8 +39,7 @@ static void human_ns(char *out, size_t out_len, double ns) {
         const char *name;
     } units[] = {{1e9, "s"}, {1e6, "ms"}, {1e3, "us"}, {1, "ns"}};
     int u = 0;
-    while (u < 3 && fabs(ns) < units[u].ns)
-        u++;
+    while (u < 3 && fabs(ns) < units[u].ns) u++;
     snprintf(out, out_len, "%.*f %s", u == 3 ? 0 : 3, ns / units[u].ns, units[u].name);
 }
 
@@ -82,8 +79,7 @@ void emit_human(char *out, size_t out_len, enum emit_unit unit, double value, in
 /* ---- cells ---- */
 
 void emit_cells_clear(struct emit_cells *c) {
-    for (size_t i = 0; i < c->n; i++)
-        free(c->text[i]);
+    for (size_t i = 0; i < c->n; i++) free(c->text[i]);
     c->n = 0;
 }
 
@@ -103,8 +99,7 @@ void emit_cells_add(struct emit_cells *c, const char *text, int right, double am
 /* Columns on a terminal: every byte that does not continue a UTF-8 sequence. */
 static int width(const char *s) {
     int n = 0;
-    for (; *s; s++)
-        n += ((unsigned char)*s & 0xc0) != 0x80;
+    for (; *s; s++) n += ((unsigned char)*s & 0xc0) != 0x80;
     return n;
 }
 
@@ -169,8 +164,7 @@ static void put_table(struct emitter *e) {
     measure(e, rows, widths, right);
     if (e->columns) put_row(e, e->head.text, widths, right);
     if (e->format == EMIT_MARKDOWN && e->columns) {
-        for (size_t c = 0; c < e->columns; c++)
-            fputs(right[c] ? "| ---: " : "| --- ", e->file);
+        for (size_t c = 0; c < e->columns; c++) fputs(right[c] ? "| ---: " : "| --- ", e->file);
         fputs("|\n", e->file);
     }
     for (size_t r = 0; r < rows; r++) {
@@ -194,12 +188,10 @@ static void put_bar(const struct emitter *e, double share) {
     static const char *const part[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
     int eighths = (int)lround(share * BAR_WIDTH * 8);
     if (!may_use_unicode(e)) {
-        for (; eighths >= 4; eighths -= 8)
-            fputc('#', e->file);
+        for (; eighths >= 4; eighths -= 8) fputc('#', e->file);
         return;
     }
-    for (; eighths >= 8; eighths -= 8)
-        fputs("█", e->file);
+    for (; eighths >= 8; eighths -= 8) fputs("█", e->file);
     fputs(part[eighths > 0 ? eighths : 0], e->file);
 }
 
@@ -298,7 +290,8 @@ void emit_people_close(struct emitter *e, const struct emit_level *closed) {
     for (int i = 0; i < e->depth; i++) /* inside a table's row */
         if (e->level[i].look == LOOK_TABLE) return;
     e->collecting = 0;
-    if (e->format == EMIT_MARKDOWN && e->fields_open && look != LOOK_INLINE) fputc('\n', e->file); /* ends the table above */
+    if (e->format == EMIT_MARKDOWN && e->fields_open && look != LOOK_INLINE)
+        fputc('\n', e->file); /* ends the table above */
     if (look == LOOK_TABLE) put_table(e);
     if (look == LOOK_BARS) put_bars(e);
     if (look == LOOK_INLINE) put_inline(e);

@@ -15,7 +15,8 @@ static enum report_phase phase_of(const char *name) {
     return PHASE_NONE;
 }
 
-static void book(struct report_flops *f, enum report_phase phase, int matmul, int format, __int128 flops, int64_t uncounted) {
+static void book(struct report_flops *f, enum report_phase phase, int matmul, int format, __int128 flops,
+                 int64_t uncounted) {
     f->uncounted += uncounted;
     if (!matmul) {
         f->other += flops;
@@ -52,7 +53,9 @@ static int load_sums(struct report *r, char *err, size_t err_len) {
         int format = devices_format_of((const char *)sqlite3_column_text(st, 2)), matmul = sqlite3_column_int(st, 3);
         __int128 flops = ((__int128)sqlite3_column_int64(st, 4) << 32) + sqlite3_column_int64(st, 5);
         int64_t uncounted = sqlite3_column_int64(st, 6);
-        struct report_step *step = sqlite3_column_type(st, 0) == SQLITE_NULL || phase == PHASE_EVALUATION ? NULL : step_of(r, sqlite3_column_int64(st, 0));
+        struct report_step *step = sqlite3_column_type(st, 0) == SQLITE_NULL || phase == PHASE_EVALUATION
+                                       ? NULL
+                                       : step_of(r, sqlite3_column_int64(st, 0));
         if (format < 0) format = PEAK_FORMATS;
         book(&r->flops, phase, matmul, format, flops, uncounted);
         if (phase == PHASE_EVALUATION && !matmul) r->flops.phase[PHASE_EVALUATION] += flops; /* all of evaluation */
@@ -63,14 +66,16 @@ static int load_sums(struct report *r, char *err, size_t err_len) {
 
 static int load_uncounted(struct report *r, char *err, size_t err_len) {
     sqlite3_stmt *st = report_prepare(r,
-                                      "SELECT coalesce(api.name, op.kind), count(*) FROM op_cost c JOIN op ON op.id = c.op LEFT JOIN api ON api.id = op.api"
+                                      "SELECT coalesce(api.name, op.kind), count(*) FROM op_cost c JOIN op ON op.id = "
+                                      "c.op LEFT JOIN api ON api.id = op.api"
                                       " WHERE c.flops IS NULL AND c.integer_ops IS NULL GROUP BY 1 ORDER BY 2 DESC, 1",
                                       err, err_len);
     int rc;
     if (!st) return -1;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         r->uncounted = report_grow(r->uncounted, r->n_uncounted, sizeof *r->uncounted);
-        r->uncounted[r->n_uncounted++] = (struct report_uncounted){report_column_text(st, 0), sqlite3_column_int64(st, 1)};
+        r->uncounted[r->n_uncounted++] =
+            (struct report_uncounted){report_column_text(st, 0), sqlite3_column_int64(st, 1)};
     }
     return report_rows_end(r, st, rc, err, err_len);
 }
@@ -119,18 +124,25 @@ static struct report_spread spread(double *values, int n) {
         if (isnan(values[i])) return (struct report_spread){NAN, NAN, NAN, 0};
     if (!n) return (struct report_spread){NAN, NAN, NAN, 0};
     qsort(values, (size_t)n, sizeof *values, ascending);
-    return (struct report_spread){n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2, values[0], values[n - 1], n};
+    return (struct report_spread){n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2, values[0],
+                                  values[n - 1], n};
 }
 
 static double figure(const struct report_step *s, int what) {
     double ns = (double)(s->end_ns - s->start_ns), gemm = s->flops.uncounted_gemm ? NAN : (double)s->flops.gemm;
     switch (what) {
-    case 0: return ns;
-    case 1: return gemm;
-    case 2: return ns > 0 ? gemm / ns * 1e9 : NAN;
-    case 3: return s->mfu;
-    case 4: return s->hfu;
-    default: return s->by_convention[what - 5];
+    case 0:
+        return ns;
+    case 1:
+        return gemm;
+    case 2:
+        return ns > 0 ? gemm / ns * 1e9 : NAN;
+    case 3:
+        return s->mfu;
+    case 4:
+        return s->hfu;
+    default:
+        return s->by_convention[what - 5];
     }
 }
 
@@ -139,8 +151,7 @@ void report_compute_rates(struct report *r) {
     double *values = malloc(((size_t)r->n_steps + 1) * sizeof *values);
     int64_t complete = 0;
     if (!values) return;
-    for (int c = 0; c < REPORT_CONVENTIONS; c++)
-        out[5 + c] = &r->by_convention[c];
+    for (int c = 0; c < REPORT_CONVENTIONS; c++) out[5 + c] = &r->by_convention[c];
     for (int64_t i = 0; i < r->n_steps; i++) {
         step_rates(r, &r->steps[i]);
         complete += r->steps[i].complete != 0;

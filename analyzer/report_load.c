@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const report_class_names[REPORT_CLASSES] = {"param", "grad",      "optimizer", "activation", "activation_grad",
-                                                        "input", "workspace", "temporary", "other",      "unknown"};
+const char *const report_class_names[REPORT_CLASSES] = {"param",           "grad",   "optimizer", "activation",
+                                                        "activation_grad", "input",  "workspace", "temporary",
+                                                        "other",           "unknown"};
 
 int report_class_of(const char *name) {
     for (int i = 0; name && i < REPORT_CLASSES; i++)
@@ -44,13 +45,15 @@ void report_note(struct report *r, const char *format, ...) {
 sqlite3_stmt *report_prepare(struct report *r, const char *sql, char *err, size_t err_len) {
     sqlite3_stmt *st = NULL;
     if (sqlite3_prepare_v2(r->db, sql, -1, &st, NULL) == SQLITE_OK) return st;
-    snprintf(err, err_len, "%s: cannot be read: %s; check it with: sqlite3 %s 'pragma integrity_check'", r->path, sqlite3_errmsg(r->db), r->path);
+    snprintf(err, err_len, "%s: cannot be read: %s; check it with: sqlite3 %s 'pragma integrity_check'", r->path,
+             sqlite3_errmsg(r->db), r->path);
     return NULL;
 }
 
 int report_rows_end(struct report *r, sqlite3_stmt *st, int rc, char *err, size_t err_len) {
     if (rc != SQLITE_DONE)
-        snprintf(err, err_len, "%s: cannot be read: %s; check it with: sqlite3 %s 'pragma integrity_check'", r->path, sqlite3_errmsg(r->db), r->path);
+        snprintf(err, err_len, "%s: cannot be read: %s; check it with: sqlite3 %s 'pragma integrity_check'", r->path,
+                 sqlite3_errmsg(r->db), r->path);
     sqlite3_finalize(st);
     return rc == SQLITE_DONE ? 0 : -1;
 }
@@ -69,12 +72,10 @@ static int one_row(struct report *r, const char *sql, int64_t *out, int n, char 
     sqlite3_stmt *st = report_prepare(r, sql, err, err_len);
     int rc;
     if (!st) return -1;
-    for (int i = 0; i < n; i++)
-        out[i] = REPORT_UNKNOWN;
+    for (int i = 0; i < n; i++) out[i] = REPORT_UNKNOWN;
     rc = sqlite3_step(st);
     if (rc == SQLITE_ROW) {
-        for (int i = 0; i < n; i++)
-            out[i] = report_column(st, i);
+        for (int i = 0; i < n; i++) out[i] = report_column(st, i);
         rc = sqlite3_step(st);
     }
     return report_rows_end(r, st, rc, err, err_len);
@@ -88,7 +89,9 @@ static int load_program(struct report *r, char *err, size_t err_len) {
     if (one_row(r, "SELECT pid, exit_code FROM process ORDER BY id LIMIT 1", v, 2, err, err_len)) return -1;
     r->pid = v[0];
     r->exit_code = v[1];
-    sqlite3_stmt *st = report_prepare(r, "SELECT value FROM json_each((SELECT argv FROM process WHERE json_valid(argv) ORDER BY id LIMIT 1))", err, err_len);
+    sqlite3_stmt *st = report_prepare(
+        r, "SELECT value FROM json_each((SELECT argv FROM process WHERE json_valid(argv) ORDER BY id LIMIT 1))", err,
+        err_len);
     if (!st) return -1;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         char *text = report_column_text(st, 0);
@@ -99,15 +102,16 @@ static int load_program(struct report *r, char *err, size_t err_len) {
 }
 
 /* Measured peaks first, then the data sheet's; what was given on the command line beats both. */
-static void choose_peaks(struct report *r, const struct report_options *options, double fp32, double fp64, char *measured) {
+static void choose_peaks(struct report *r, const struct report_options *options, double fp32, double fp64,
+                         char *measured) {
     struct device_spec spec;
     int i = devices_find(r->device_name), given = 0;
-    for (int f = 0; f < PEAK_FORMATS; f++)
-        r->peak[f] = NAN;
+    for (int f = 0; f < PEAK_FORMATS; f++) r->peak[f] = NAN;
     if (fp32 > 0 || fp64 > 0) {
         r->peak[PEAK_FP32] = fp32 > 0 ? fp32 : NAN;
         r->peak[PEAK_FP64] = fp64 > 0 ? fp64 : NAN;
-        if (asprintf(&r->peak_source, "measured%s%s", measured ? ": " : "", measured ? measured : "") < 0) r->peak_source = NULL;
+        if (asprintf(&r->peak_source, "measured%s%s", measured ? ": " : "", measured ? measured : "") < 0)
+            r->peak_source = NULL;
     } else if (i >= 0) {
         devices_get(i, &spec);
         memcpy(r->peak, spec.flops, sizeof r->peak);
@@ -124,10 +128,11 @@ static void choose_peaks(struct report *r, const struct report_options *options,
 }
 
 static int load_device(struct report *r, const struct report_options *options, char *err, size_t err_len) {
-    sqlite3_stmt *st = report_prepare(r,
-                                      "SELECT name, total_bytes, cc_major, cc_minor, peak_fp32, peak_fp64, peak_source,"
-                                      " (SELECT count(DISTINCT ordinal) FROM device) FROM device ORDER BY process, ordinal LIMIT 1",
-                                      err, err_len);
+    sqlite3_stmt *st =
+        report_prepare(r,
+                       "SELECT name, total_bytes, cc_major, cc_minor, peak_fp32, peak_fp64, peak_source,"
+                       " (SELECT count(DISTINCT ordinal) FROM device) FROM device ORDER BY process, ordinal LIMIT 1",
+                       err, err_len);
     double fp32 = NAN, fp64 = NAN;
     char *measured = NULL;
     int rc;
@@ -153,7 +158,8 @@ static int load_totals(struct report *r, char *err, size_t err_len) {
     int64_t v[8];
     if (one_row(r,
                 "SELECT (SELECT count(*) FROM op), (SELECT count(*) FROM op WHERE kind = 'gemm' AND status = 0),"
-                " (SELECT count(*) FROM alloc), (SELECT coalesce(sum(records), 0) FROM lost), (SELECT coalesce(sum(texts), 0) FROM lost),"
+                " (SELECT count(*) FROM alloc), (SELECT coalesce(sum(records), 0) FROM lost), (SELECT "
+                "coalesce(sum(texts), 0) FROM lost),"
                 " (SELECT count(*) FROM op WHERE status <> 0), (SELECT count(*) FROM op WHERE kind = 'launch'),"
                 " (SELECT coalesce(sum(records), 0) FROM lost WHERE reason = 'ring full')",
                 v, 8, err, err_len))
@@ -170,7 +176,8 @@ static int load_totals(struct report *r, char *err, size_t err_len) {
 }
 
 static int load_steps(struct report *r, char *err, size_t err_len) {
-    sqlite3_stmt *st = report_prepare(r, "SELECT id, start_ns, end_ns, micro_batches, tokens, complete FROM step ORDER BY id", err, err_len);
+    sqlite3_stmt *st = report_prepare(
+        r, "SELECT id, start_ns, end_ns, micro_batches, tokens, complete FROM step ORDER BY id", err, err_len);
     int rc;
     if (!st) return -1;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
@@ -188,10 +195,11 @@ static int load_steps(struct report *r, char *err, size_t err_len) {
 }
 
 static int load_phases(struct report *r, char *err, size_t err_len) {
-    sqlite3_stmt *st = report_prepare(r,
-                                      "SELECT step, micro_batch, start_ns, end_ns, name FROM phase"
-                                      " WHERE name IN ('forward', 'backward', 'optimizer') ORDER BY step, start_ns, first_op",
-                                      err, err_len);
+    sqlite3_stmt *st =
+        report_prepare(r,
+                       "SELECT step, micro_batch, start_ns, end_ns, name FROM phase"
+                       " WHERE name IN ('forward', 'backward', 'optimizer') ORDER BY step, start_ns, first_op",
+                       err, err_len);
     int rc;
     if (!st) return -1;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
@@ -210,47 +218,62 @@ static int load_phases(struct report *r, char *err, size_t err_len) {
 
 static void note_losses(struct report *r) {
     if (r->dropped)
-        report_note(r, "%lld calls were not recorded (see the table `lost`): the figures are lower bounds%s.", (long long)r->dropped,
-                    r->dropped_ring ? "; a larger ACCT_RING_SLOTS avoids it" : "");
-    if (r->dropped_texts) report_note(r, "%lld names or strings were not recorded (table `lost`).", (long long)r->dropped_texts);
+        report_note(r, "%lld calls were not recorded (see the table `lost`): the figures are lower bounds%s.",
+                    (long long)r->dropped, r->dropped_ring ? "; a larger ACCT_RING_SLOTS avoids it" : "");
+    if (r->dropped_texts)
+        report_note(r, "%lld names or strings were not recorded (table `lost`).", (long long)r->dropped_texts);
     if (r->state && !strcmp(r->state, "truncated"))
         report_note(r, "The trace is truncated: %s.", r->reason ? r->reason : "its writer gave no reason");
-    if (r->failed) report_note(r, "%lld CUDA calls returned an error; they cost nothing here: acct query TRACE 'select * from op_named where status <> 0'.", (long long)r->failed);
+    if (r->failed)
+        report_note(r,
+                    "%lld CUDA calls returned an error; they cost nothing here: acct query TRACE 'select * from "
+                    "op_named where status <> 0'.",
+                    (long long)r->failed);
 }
 
 static void note_limits(struct report *r) {
     int64_t cut = 0;
-    for (int64_t i = 0; i < r->n_steps; i++)
-        cut += !r->steps[i].complete;
+    for (int64_t i = 0; i < r->n_steps; i++) cut += !r->steps[i].complete;
     if (cut) report_note(r, "%lld step(s) were cut off before their optimizer update.", (long long)cut);
-    if (r->devices > 1) report_note(r, "The program used %lld devices: memory and FLOPs are sums over them, name and peak are the first one's.", (long long)r->devices);
-    if (!r->n_steps && r->ops) report_note(r, "No training step was found: no update of parameters that matrix products read.");
-    report_note(r, "CUPTI: not in this version; there are no device times. Times of single ops are unknown; step times, rates and MFU follow the host's clock.");
+    if (r->devices > 1)
+        report_note(
+            r, "The program used %lld devices: memory and FLOPs are sums over them, name and peak are the first one's.",
+            (long long)r->devices);
+    if (!r->n_steps && r->ops)
+        report_note(r, "No training step was found: no update of parameters that matrix products read.");
+    report_note(r, "CUPTI: not in this version; there are no device times. Times of single ops are unknown; step "
+                   "times, rates and MFU follow the host's clock.");
     if (!r->launches)
-        report_note(r, "Kernel launches are not recorded in this version: FLOPs outside cuBLAS and the number of kernels are not known.");
+        report_note(r, "Kernel launches are not recorded in this version: FLOPs outside cuBLAS and the number of "
+                       "kernels are not known.");
     report_note(r, "Reconciliation with the device's used memory: not in this version.");
 }
 
 static void note_peak(struct report *r) {
     double highest = 0;
     int some = 0;
-    for (int f = 0; f < PEAK_FORMATS; f++)
-        some |= r->peak[f] > 0;
+    for (int f = 0; f < PEAK_FORMATS; f++) some |= r->peak[f] > 0;
     if (!some && r->device_name)
-        report_note(r, "peak unknown: '%s' is not in the table of devices, so there is no MFU; give its peak with --peak-tflops.", r->device_name);
+        report_note(
+            r,
+            "peak unknown: '%s' is not in the table of devices, so there is no MFU; give its peak with --peak-tflops.",
+            r->device_name);
     if (!r->device_name) report_note(r, "No device was recorded, so there is no peak.");
     for (int64_t i = 0; i < r->n_steps; i++)
         if (r->steps[i].hfu > highest) highest = r->steps[i].hfu;
     if (highest > 1)
-        report_note(r, "Warning: a step reached %.1f %% of the peak. Usual causes: a peak that is too low (another clock, the wrong number format),"
-                       " work that was counted and not done (tied or doubly counted parameters, sliding windows), calls whose device work ended after the step.",
+        report_note(r,
+                    "Warning: a step reached %.1f %% of the peak. Usual causes: a peak that is too low (another clock, "
+                    "the wrong number format),"
+                    " work that was counted and not done (tied or doubly counted parameters, sliding windows), calls "
+                    "whose device work ended after the step.",
                     100 * highest);
 }
 
 int report_load(struct report *r, const struct report_options *options, char *err, size_t err_len) {
-    if (load_program(r, err, err_len) || load_device(r, options, err, err_len) || load_totals(r, err, err_len) || load_steps(r, err, err_len) ||
-        load_phases(r, err, err_len) || report_load_memory(r, err, err_len) || report_load_flops(r, err, err_len) ||
-        report_load_parameters(r, err, err_len))
+    if (load_program(r, err, err_len) || load_device(r, options, err, err_len) || load_totals(r, err, err_len) ||
+        load_steps(r, err, err_len) || load_phases(r, err, err_len) || report_load_memory(r, err, err_len) ||
+        report_load_flops(r, err, err_len) || report_load_parameters(r, err, err_len))
         return -1;
     report_compute_rates(r);
     note_losses(r);
@@ -260,12 +283,9 @@ int report_load(struct report *r, const struct report_options *options, char *er
 }
 
 void report_close(struct report *r) {
-    for (int i = 0; i < r->n_argv; i++)
-        free(r->argv[i]);
-    for (int i = 0; i < r->n_notes; i++)
-        free(r->notes[i]);
-    for (int64_t i = 0; i < r->n_uncounted; i++)
-        free(r->uncounted[i].name);
+    for (int i = 0; i < r->n_argv; i++) free(r->argv[i]);
+    for (int i = 0; i < r->n_notes; i++) free(r->notes[i]);
+    for (int64_t i = 0; i < r->n_uncounted; i++) free(r->uncounted[i].name);
     free(r->argv), free(r->notes), free(r->uncounted), free(r->steps), free(r->phases);
     free(r->state), free(r->reason), free(r->device_name), free(r->peak_source);
     sqlite3_close(r->db);

@@ -1,5 +1,5 @@
-/* Peaks of memory, exact over time: a sweep over the moments at which allocations begin and end or bytes change their class.
- * n log n in allocations and class rows. */
+/* Peaks of memory, exact over time: a sweep over the moments at which allocations begin and end or bytes change their
+ * class. n log n in allocations and class rows. */
 #include "analyzer/report_model.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 struct change {
     int64_t ns;
-    int64_t total;  /* bytes that come (+) or go (−) */
+    int64_t total;   /* bytes that come (+) or go (−) */
     int64_t classed; /* likewise, in class `class` */
     int class;
 };
@@ -103,8 +103,7 @@ static int by_moment(const void *a, const void *b) {
 static void fill(struct report_memory *out, const struct sweep *s, int64_t moment, const int64_t *classes) {
     int64_t classed = 0;
     memcpy(out->at_peak, classes, sizeof out->at_peak);
-    for (int c = 0; c < REPORT_CLASSES; c++)
-        classed += classes[c];
+    for (int c = 0; c < REPORT_CLASSES; c++) classed += classes[c];
     out->peak_bytes = s->total[moment];
     out->peak_ns = s->ns[moment];
     out->at_peak[REPORT_UNKNOWN_CLASS] += out->peak_bytes - classed; /* bytes that the analysis says nothing of */
@@ -115,8 +114,7 @@ static void answer(const struct sweep *s, struct request *requests, int64_t n) {
     int64_t classes[REPORT_CLASSES] = {0}, i = 0;
     if (n) qsort(requests, (size_t)n, sizeof *requests, by_moment);
     for (int64_t q = 0; q < n; q++) {
-        for (; i < s->end[requests[q].moment]; i++)
-            classes[s->change[i].class] += s->change[i].classed;
+        for (; i < s->end[requests[q].moment]; i++) classes[s->change[i].class] += s->change[i].classed;
         fill(requests[q].out, s, requests[q].moment, classes);
     }
 }
@@ -154,13 +152,16 @@ static int peak_of(struct report *r, const char *kinds, int64_t *out, char *err,
 
 int report_load_memory(struct report *r, char *err, size_t err_len) {
     struct sweep s = {0};
-    int rc = add_rows(r, &s, "SELECT alloc_ns, free_ns, bytes, NULL FROM alloc WHERE memory IN ('device', 'async')", err, err_len);
-    if (!rc)
-        rc = add_rows(r, &s,
-                      "SELECT max(a.alloc_ns, coalesce(c.from_ns, a.alloc_ns)),"
-                      " CASE WHEN a.free_ns IS NULL THEN c.until_ns WHEN c.until_ns IS NULL THEN a.free_ns ELSE min(a.free_ns, c.until_ns) END,"
-                      " c.bytes, c.class FROM alloc_class c JOIN alloc a ON a.id = c.alloc WHERE a.memory IN ('device', 'async')",
+    int rc = add_rows(r, &s, "SELECT alloc_ns, free_ns, bytes, NULL FROM alloc WHERE memory IN ('device', 'async')",
                       err, err_len);
+    if (!rc)
+        rc = add_rows(
+            r, &s,
+            "SELECT max(a.alloc_ns, coalesce(c.from_ns, a.alloc_ns)),"
+            " CASE WHEN a.free_ns IS NULL THEN c.until_ns WHEN c.until_ns IS NULL THEN a.free_ns ELSE min(a.free_ns, "
+            "c.until_ns) END,"
+            " c.bytes, c.class FROM alloc_class c JOIN alloc a ON a.id = c.alloc WHERE a.memory IN ('device', 'async')",
+            err, err_len);
     run_sweep(&s);
     if (!rc) device_peaks(r, &s);
     free_sweep(&s);

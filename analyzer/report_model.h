@@ -1,5 +1,5 @@
-/* The rows of a report, computed from a trace before anything is printed. Bytes, ns (CLOCK_MONOTONIC), FLOPs; what is not
- * known is REPORT_UNKNOWN, NaN or NULL. One thread. Errors: -1 with one line in err. */
+/* The rows of a report, computed from a trace before anything is printed. Bytes, ns (CLOCK_MONOTONIC), FLOPs; what is
+ * not known is REPORT_UNKNOWN, NaN or NULL. One thread. Errors: -1 with one line in err. */
 #ifndef ACCT_ANALYZER_REPORT_MODEL_H
 #define ACCT_ANALYZER_REPORT_MODEL_H
 
@@ -15,7 +15,15 @@
 extern const char *const report_class_names[REPORT_CLASSES];
 int report_class_of(const char *name); /* a name that is none of them: unknown */
 
-enum report_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_OPTIMIZER, PHASE_RECOMPUTE, PHASE_NONE, PHASE_EVALUATION, REPORT_PHASES };
+enum report_phase {
+    PHASE_FORWARD,
+    PHASE_BACKWARD,
+    PHASE_OPTIMIZER,
+    PHASE_RECOMPUTE,
+    PHASE_NONE,
+    PHASE_EVALUATION,
+    REPORT_PHASES
+};
 enum report_convention { CONVENTION_6N, CONVENTION_6N_MATMUL, CONVENTION_PALM, CONVENTION_CAUSAL, REPORT_CONVENTIONS };
 
 struct report_memory {
@@ -27,9 +35,9 @@ struct report_memory {
 struct report_flops {
     __int128 gemm; /* all matrix products */
     __int128 other;
-    __int128 phase[REPORT_PHASES];  /* matrix products */
-    int64_t uncounted_gemm, uncounted; /* ops without a count; gemm, other are then lower bounds */
-    double by_format[PEAK_FORMATS + 1];    /* matrix products less recompute; the last: in a format without a name here */
+    __int128 phase[REPORT_PHASES];      /* matrix products */
+    int64_t uncounted_gemm, uncounted;  /* ops without a count; gemm, other are then lower bounds */
+    double by_format[PEAK_FORMATS + 1]; /* matrix products less recompute; the last: in a format without a name here */
     double recompute_by_format[PEAK_FORMATS + 1];
 };
 
@@ -84,7 +92,7 @@ struct report {
     struct report_spread step_ns, step_gemm, rate, mfu, hfu, by_convention[REPORT_CONVENTIONS];
     int first_left_out;
     int64_t parameters, matmul_parameters; /* elements */
-    int64_t first_input_gradient;          /* FLOPs a step that 6n-matmul counts and the program rightly skips; 0: none */
+    int64_t first_input_gradient; /* FLOPs a step that 6n-matmul counts and the program rightly skips; 0: none */
     char **notes;
     int n_notes;
 };
@@ -94,8 +102,9 @@ struct report_options {
     double peak[PEAK_FORMATS];
 };
 
-/* Opens a trace for reporting: waits, bounded, for a collector that is finishing; analyses first where the analysis is absent
- * or older than this program, in the file or, where that cannot be written, in a temporary copy. Notes go into r->notes. */
+/* Opens a trace for reporting: waits, bounded, for a collector that is finishing; analyses first where the analysis is
+ * absent or older than this program, in the file or, where that cannot be written, in a temporary copy. Notes go into
+ * r->notes. */
 int report_open(struct report *r, const char *path, char *err, size_t err_len);
 int report_load(struct report *r, const struct report_options *options, char *err, size_t err_len);
 void report_close(struct report *r); /* frees and closes the database */
@@ -108,11 +117,12 @@ int report_load_flops(struct report *r, char *err, size_t err_len);
 int report_load_parameters(struct report *r, char *err, size_t err_len);
 void report_compute_rates(struct report *r);
 
-/* Statements of the report's parts. prepare: NULL after an error (one line in err). A step that is neither row nor end is an error. */
+/* Statements of the report's parts. prepare: NULL after an error (one line in err). A step that is neither row nor end
+ * is an error. */
 sqlite3_stmt *report_prepare(struct report *r, const char *sql, char *err, size_t err_len);
 int report_rows_end(struct report *r, sqlite3_stmt *st, int rc, char *err, size_t err_len); /* finalizes */
-int64_t report_column(sqlite3_stmt *st, int column);                                       /* REPORT_UNKNOWN for NULL */
-char *report_column_text(sqlite3_stmt *st, int column);                                    /* malloc'ed; NULL for NULL */
+int64_t report_column(sqlite3_stmt *st, int column);    /* REPORT_UNKNOWN for NULL */
+char *report_column_text(sqlite3_stmt *st, int column); /* malloc'ed; NULL for NULL */
 void *report_grow(void *array, int64_t n, size_t size); /* room for one more at n, doubling */
 
 #endif

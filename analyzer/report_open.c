@@ -41,7 +41,9 @@ static int alive(long pid, const char *comm) {
 static sqlite3_int64 program_pid(sqlite3 *db) {
     sqlite3_stmt *st;
     sqlite3_int64 pid = 0;
-    if (sqlite3_prepare_v2(db, "SELECT pid FROM process WHERE end_ns IS NULL ORDER BY id LIMIT 1", -1, &st, NULL) == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
+    if (sqlite3_prepare_v2(db, "SELECT pid FROM process WHERE end_ns IS NULL ORDER BY id LIMIT 1", -1, &st, NULL) ==
+            SQLITE_OK &&
+        sqlite3_step(st) == SQLITE_ROW)
         pid = sqlite3_column_int64(st, 0);
     sqlite3_finalize(st);
     return pid;
@@ -68,7 +70,8 @@ static int open_when_finished(struct report *r, struct status *s, char *err, siz
         if (store_open(&r->db, r->path, 0, err, err_len) < 0) return -1;
         sqlite3_busy_timeout(r->db, BUSY_MS);
         look(r->db, s);
-        if (!s->running && s->analysed) ready_ms += 50; /* all is there: only the collector's last housekeeping is left */
+        if (!s->running && s->analysed)
+            ready_ms += 50; /* all is there: only the collector's last housekeeping is left */
         if (!s->collector || s->program || ready_ms > 1000 || ms >= WAIT_MS) return 0;
         sqlite3_close(r->db);
         r->db = NULL;
@@ -114,7 +117,8 @@ static int analyze_copy(struct report *r, char *err, size_t err_len) {
 
 static int ensure_analysis(struct report *r, const struct status *s, char *err, size_t err_len) {
     char why[1024] = "";
-    if (s->program || (s->running && s->collector)) return analyze_copy(r, err, err_len); /* the collector has the file */
+    if (s->program || (s->running && s->collector))
+        return analyze_copy(r, err, err_len); /* the collector has the file */
     if (s->analysed) return 0;
     sqlite3_close(r->db); /* a reader would hold the writer up */
     r->db = NULL;
@@ -126,11 +130,14 @@ static int ensure_analysis(struct report *r, const struct status *s, char *err, 
 
 static void tell_state(struct report *r, const struct status *s) {
     if (s->program)
-        report_note(r, "The program (pid %ld) is still running: this report covers what was recorded up to now.", s->program_pid);
+        report_note(r, "The program (pid %ld) is still running: this report covers what was recorded up to now.",
+                    s->program_pid);
     else if (s->running && s->collector)
         report_note(r, "The collector has not finished this trace yet: more may follow.");
     else if (s->running)
-        report_note(r, "The trace was cut off: its collector ended before the program did, so it is valid up to its last commit.");
+        report_note(
+            r,
+            "The trace was cut off: its collector ended before the program did, so it is valid up to its last commit.");
 }
 
 int report_open(struct report *r, const char *path, char *err, size_t err_len) {

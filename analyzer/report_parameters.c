@@ -1,6 +1,6 @@
-/* N of the conventions: how many parameters there are, and how many of them take part in matrix products. Their number is
- * bytes ÷ element size; the element size is that of the operands as which matrix products read them, and not known where
- * these disagree or there are none. */
+/* N of the conventions: how many parameters there are, and how many of them take part in matrix products. Their number
+ * is bytes ÷ element size; the element size is that of the operands as which matrix products read them, and not known
+ * where these disagree or there are none. */
 #include "analyzer/report_model.h"
 
 #include <stdlib.h>
@@ -43,8 +43,7 @@ static void normalize(struct spans *s) {
 
 static int64_t size_of(const struct spans *s) {
     int64_t sum = 0;
-    for (int64_t i = 0; i < s->n; i++)
-        sum += s->span[i].to - s->span[i].from;
+    for (int64_t i = 0; i < s->n; i++) sum += s->span[i].to - s->span[i].from;
     return sum;
 }
 
@@ -69,17 +68,19 @@ static int64_t element_bits(const char *type) {
     static const struct {
         const char *type;
         int bits;
-    } sizes[] = {{"fp64", 64}, {"fp32", 32}, {"fp16", 16}, {"bf16", 16}, {"fp8_e4m3", 8}, {"fp8_e5m2", 8}, {"fp4_e2m1", 4}, {"int8", 8}};
+    } sizes[] = {{"fp64", 64},    {"fp32", 32},    {"fp16", 16},    {"bf16", 16},
+                 {"fp8_e4m3", 8}, {"fp8_e5m2", 8}, {"fp4_e2m1", 4}, {"int8", 8}};
     for (size_t i = 0; type && i < sizeof sizes / sizeof *sizes; i++)
         if (!strcmp(type, sizes[i].type)) return sizes[i].bits;
     return 0;
 }
 
 static int load_parameters(struct report *r, struct spans *out, char *err, size_t err_len) {
-    sqlite3_stmt *st = report_prepare(r,
-                                      "SELECT DISTINCT c.alloc, c.offset, c.bytes FROM alloc_class c JOIN alloc a ON a.id = c.alloc"
-                                      " WHERE c.class = 'param' AND a.memory IN ('device', 'async')",
-                                      err, err_len);
+    sqlite3_stmt *st =
+        report_prepare(r,
+                       "SELECT DISTINCT c.alloc, c.offset, c.bytes FROM alloc_class c JOIN alloc a ON a.id = c.alloc"
+                       " WHERE c.class = 'param' AND a.memory IN ('device', 'async')",
+                       err, err_len);
     int rc;
     if (!st) return -1;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW)
@@ -88,14 +89,17 @@ static int load_parameters(struct report *r, struct spans *out, char *err, size_
     return report_rows_end(r, st, rc, err, err_len);
 }
 
-/* Of all calls, or of one step (its index; -1: all). *bits: of the operands that lie in parameters; 0: they differ, or none. */
-static int load_operands(struct report *r, int64_t step, const struct spans *parameters, struct spans *out, int64_t *bits, char *err, size_t err_len) {
-    sqlite3_stmt *st = report_prepare(r,
-                                      "SELECT DISTINCT b.alloc, b.address - a.address, b.bytes, CASE b.slot WHEN 'A' THEN g.a_type ELSE g.b_type END"
-                                      " FROM op_buffer b JOIN gemm g ON g.id = b.op JOIN alloc a ON a.id = b.alloc WHERE b.slot IN ('A', 'B')"
-                                      " AND b.bytes > 0 AND b.alloc IN (SELECT alloc FROM alloc_class WHERE class = 'param')"
-                                      " AND (?1 < 0 OR b.op IN (SELECT op FROM op_cost WHERE step = ?1))",
-                                      err, err_len);
+/* Of all calls, or of one step (its index; -1: all). *bits: of the operands that lie in parameters; 0: they differ, or
+ * none. */
+static int load_operands(struct report *r, int64_t step, const struct spans *parameters, struct spans *out,
+                         int64_t *bits, char *err, size_t err_len) {
+    sqlite3_stmt *st = report_prepare(
+        r,
+        "SELECT DISTINCT b.alloc, b.address - a.address, b.bytes, CASE b.slot WHEN 'A' THEN g.a_type ELSE g.b_type END"
+        " FROM op_buffer b JOIN gemm g ON g.id = b.op JOIN alloc a ON a.id = b.alloc WHERE b.slot IN ('A', 'B')"
+        " AND b.bytes > 0 AND b.alloc IN (SELECT alloc FROM alloc_class WHERE class = 'param')"
+        " AND (?1 < 0 OR b.op IN (SELECT op FROM op_cost WHERE step = ?1))",
+        err, err_len);
     int rc, differ = 0;
     if (!st) return -1;
     sqlite3_bind_int64(st, 1, step);
@@ -129,20 +133,26 @@ static int check_one_model(struct report *r, const struct spans *parameters, cha
     int rc = load_operands(r, s->index, parameters, &read, &bits, err, err_len);
     if (!rc && bits && size_of_both(parameters, &read) * 8 / bits < matmul) {
         r->parameters = r->matmul_parameters = REPORT_UNKNOWN;
-        report_note(r, "6n is not known: a step reads only some of the parameters in its products (models that take turns?).");
+        report_note(
+            r, "6n is not known: a step reads only some of the parameters in its products (models that take turns?).");
     }
     free(read.span);
     return rc;
 }
 
-/* Does 6n-matmul differ from what ran by exactly the input gradients of the steps' first products? Then that is the reason. */
+/* Does 6n-matmul differ from what ran by exactly the input gradients of the steps' first products? Then that is the
+ * reason. */
 static int explain_difference(struct report *r, char *err, size_t err_len) {
     const struct report_step *s = last_complete(r);
     sqlite3_stmt *st;
     int rc;
     if (!s || s->tokens == REPORT_UNKNOWN || r->matmul_parameters <= 0 || s->flops.uncounted_gemm) return 0;
-    __int128 missing = (__int128)6 * r->matmul_parameters * s->tokens - (s->flops.gemm - s->flops.phase[PHASE_RECOMPUTE]);
-    st = report_prepare(r, "SELECT flops FROM op_cost WHERE step = ? AND phase = 'forward' AND matmul AND flops > 0 ORDER BY micro_batch, op LIMIT 1", err, err_len);
+    __int128 missing =
+        (__int128)6 * r->matmul_parameters * s->tokens - (s->flops.gemm - s->flops.phase[PHASE_RECOMPUTE]);
+    st = report_prepare(r,
+                        "SELECT flops FROM op_cost WHERE step = ? AND phase = 'forward' AND matmul AND flops > 0 ORDER "
+                        "BY micro_batch, op LIMIT 1",
+                        err, err_len);
     if (!st) return -1;
     sqlite3_bind_int64(st, 1, s->index);
     if ((rc = sqlite3_step(st)) == SQLITE_ROW) {

@@ -28,8 +28,7 @@ static void print_program(struct emitter *e, const struct report *r) {
         n += (size_t)snprintf(line + n, sizeof line - n, "%s%s", i ? " " : "", r->argv[i]);
     emit_text(e, NULL, "command", r->n_argv ? line : NULL);
     emit_list(e, "argv", NULL, LOOK_HIDDEN);
-    for (int i = 0; i < r->n_argv; i++)
-        emit_text(e, "", NULL, r->argv[i]);
+    for (int i = 0; i < r->n_argv; i++) emit_text(e, "", NULL, r->argv[i]);
     emit_end(e);
     int_or_null(e, "pid", "process id", UNIT_NONE, r->pid);
     int_or_null(e, "exit_code", "exit code", UNIT_NONE, r->exit_code);
@@ -44,12 +43,14 @@ static void print_device(struct emitter *e, const struct report *r) {
     emit_text(e, "name", "name", r->device_name);
     int_or_null(e, NULL, "memory", UNIT_BYTES, r->device_total_bytes);
     snprintf(capability, sizeof capability, "%lld.%lld", (long long)r->cc_major, (long long)r->cc_minor);
-    emit_text(e, NULL, "compute capability", r->cc_major == REPORT_UNKNOWN || r->cc_minor == REPORT_UNKNOWN ? NULL : capability);
+    emit_text(e, NULL, "compute capability",
+              r->cc_major == REPORT_UNKNOWN || r->cc_minor == REPORT_UNKNOWN ? NULL : capability);
     emit_text(e, "clock", NULL, "host"); /* this version has no device times */
     emit_text(e, NULL, "clock of the steps", "host (no device times in this version)");
     emit_object(e, "peak_flops", "peak", LOOK_INLINE);
     for (int f = 0; f < PEAK_FORMATS; f++)
-        if (f != PEAK_FP16_ACC16) emit_real(e, devices_format_name(f), devices_format_name(f), UNIT_FLOPS_PER_S, r->peak[f]);
+        if (f != PEAK_FP16_ACC16)
+            emit_real(e, devices_format_name(f), devices_format_name(f), UNIT_FLOPS_PER_S, r->peak[f]);
     emit_end(e);
     emit_text(e, NULL, "peak from", r->peak_source);
     emit_end(e);
@@ -71,7 +72,8 @@ static void print_totals(struct emitter *e, const struct report *r) {
     emit_end(e);
 }
 
-void report_print_memory(struct emitter *e, const struct report_memory *m, const char *key, const char *label, enum emit_look look) {
+void report_print_memory(struct emitter *e, const struct report_memory *m, const char *key, const char *label,
+                         enum emit_look look) {
     emit_object(e, key, label, look);
     for (int c = 0; c < REPORT_CLASSES; c++)
         emit_int(e, report_class_names[c], report_class_names[c], UNIT_BYTES, m->at_peak[c]);
@@ -82,7 +84,8 @@ static void print_memory(struct emitter *e, const struct report *r) {
     emit_object(e, "memory", "Memory at its peak (device and stream-ordered allocations)", LOOK_FIELDS);
     emit_int(e, "peak_bytes", "peak", UNIT_BYTES, r->memory.peak_bytes);
     report_print_memory(e, &r->memory, "at_peak", NULL, LOOK_BARS);
-    emit_int(e, "managed_peak_bytes", r->managed_peak_bytes ? "managed, apart" : NULL, UNIT_BYTES, r->managed_peak_bytes);
+    emit_int(e, "managed_peak_bytes", r->managed_peak_bytes ? "managed, apart" : NULL, UNIT_BYTES,
+             r->managed_peak_bytes);
     emit_int(e, "array_peak_bytes", r->array_peak_bytes ? "arrays, apart" : NULL, UNIT_BYTES, r->array_peak_bytes);
     emit_int(e, "pinned_peak_bytes", "pinned host, apart", UNIT_BYTES, r->pinned_peak_bytes);
     emit_end(e);
@@ -90,7 +93,8 @@ static void print_memory(struct emitter *e, const struct report *r) {
 
 /* ---- run ---- */
 
-static void print_spread(struct emitter *e, const char *key, const char *label, enum emit_unit unit, const struct report_spread *s) {
+static void print_spread(struct emitter *e, const char *key, const char *label, enum emit_unit unit,
+                         const struct report_spread *s) {
     char text[200], median[64], least[64], most[64];
     emit_object(e, key, NULL, LOOK_FIELDS);
     emit_real(e, "median", NULL, unit, s->median);
@@ -115,7 +119,8 @@ static void print_convention(struct emitter *e, const struct report *r) {
     while (s && (!s->complete || s->tokens == REPORT_UNKNOWN)) s = s == r->steps ? NULL : s - 1;
     if (!s || !r->by_convention[CONVENTION_6N].n || r->parameters <= 0) return;
     emit_human(flops, sizeof flops, UNIT_FLOPS, 6.0 * (double)r->parameters * (double)s->tokens, 1);
-    snprintf(text, sizeof text, "6 x %lld parameters x %lld tokens or samples = %s a step", (long long)r->parameters, (long long)s->tokens, flops);
+    snprintf(text, sizeof text, "6 x %lld parameters x %lld tokens or samples = %s a step", (long long)r->parameters,
+             (long long)s->tokens, flops);
     emit_text(e, NULL, "6n counts", text);
     if (!r->first_input_gradient) return;
     emit_human(flops, sizeof flops, UNIT_FLOPS, (double)r->first_input_gradient, 1);
@@ -126,7 +131,8 @@ static void print_convention(struct emitter *e, const struct report *r) {
 void report_print_run(struct emitter *e, const struct report *r) {
     char label[96];
     if (r->n_steps)
-        snprintf(label, sizeof label, "Run: median over %d steps%s", r->step_ns.n, r->first_left_out ? ", the first left out (least to most)" : "");
+        snprintf(label, sizeof label, "Run: median over %d steps%s", r->step_ns.n,
+                 r->first_left_out ? ", the first left out (least to most)" : "");
     else
         snprintf(label, sizeof label, "Run: no step found");
     emit_object(e, "run", label, LOOK_FIELDS);
@@ -138,7 +144,8 @@ void report_print_run(struct emitter *e, const struct report *r) {
         print_spread(e, "mfu", "MFU (executed)", UNIT_SHARE, &r->mfu);
         print_spread(e, "hfu", r->flops.phase[PHASE_RECOMPUTE] ? "HFU" : NULL, UNIT_SHARE, &r->hfu);
         print_spread(e, "mfu_6n", "MFU by 6n", UNIT_SHARE, &r->by_convention[CONVENTION_6N]);
-        print_spread(e, "mfu_6n_matmul", r->parameters == r->matmul_parameters ? NULL : "MFU by 6n-matmul", UNIT_SHARE, &r->by_convention[CONVENTION_6N_MATMUL]);
+        print_spread(e, "mfu_6n_matmul", r->parameters == r->matmul_parameters ? NULL : "MFU by 6n-matmul", UNIT_SHARE,
+                     &r->by_convention[CONVENTION_6N_MATMUL]);
         if (r->n_steps) print_convention(e, r);
     }
     emit_end(e);
@@ -148,8 +155,7 @@ void report_print_run(struct emitter *e, const struct report *r) {
 
 static void print_phases(struct emitter *e, const struct report *r, const struct report_step *s, int64_t *next) {
     emit_list(e, "phases", NULL, LOOK_HIDDEN);
-    while (*next < r->n_phases && r->phases[*next].step < s->index)
-        ++*next;
+    while (*next < r->n_phases && r->phases[*next].step < s->index) ++*next;
     for (; *next < r->n_phases && r->phases[*next].step == s->index; ++*next) {
         const struct report_phase_row *p = &r->phases[*next];
         emit_object(e, "", NULL, LOOK_FIELDS);
@@ -170,19 +176,20 @@ static void print_flops(struct emitter *e, const struct report *r, const struct 
     emit_int(e, "forward", "forward", UNIT_FLOPS, f->phase[PHASE_FORWARD]);
     emit_int(e, "backward", "backward", UNIT_FLOPS, f->phase[PHASE_BACKWARD]);
     emit_int(e, "optimizer", "optimizer", UNIT_FLOPS, f->phase[PHASE_OPTIMIZER]);
-    emit_int(e, "recompute", r->flops.phase[PHASE_RECOMPUTE] ? "recompute" : NULL, UNIT_FLOPS, f->phase[PHASE_RECOMPUTE]);
+    emit_int(e, "recompute", r->flops.phase[PHASE_RECOMPUTE] ? "recompute" : NULL, UNIT_FLOPS,
+             f->phase[PHASE_RECOMPUTE]);
     emit_end(e);
 }
 
 static void print_rates(struct emitter *e, const struct report_step *s) {
     static const char *const names[REPORT_CONVENTIONS] = {"6n", "6n-matmul", "palm", "causal"};
     double ns = (double)(s->end_ns - s->start_ns);
-    emit_real(e, NULL, "rate", UNIT_FLOPS_PER_S, ns > 0 && !s->flops.uncounted_gemm ? (double)s->flops.gemm / ns * 1e9 : NAN);
+    emit_real(e, NULL, "rate", UNIT_FLOPS_PER_S,
+              ns > 0 && !s->flops.uncounted_gemm ? (double)s->flops.gemm / ns * 1e9 : NAN);
     emit_real(e, "mfu", "MFU", UNIT_SHARE, s->mfu);
     emit_real(e, "hfu", NULL, UNIT_SHARE, s->hfu);
     emit_object(e, "mfu_by_convention", NULL, LOOK_HIDDEN);
-    for (int c = 0; c < REPORT_CONVENTIONS; c++)
-        emit_real(e, names[c], NULL, UNIT_SHARE, s->by_convention[c]);
+    for (int c = 0; c < REPORT_CONVENTIONS; c++) emit_real(e, names[c], NULL, UNIT_SHARE, s->by_convention[c]);
     emit_end(e);
 }
 
@@ -208,9 +215,9 @@ static void print_step(struct emitter *e, const struct report *r, const struct r
 
 static void print_steps(struct emitter *e, const struct report *r) {
     int64_t next_phase = 0;
-    emit_list(e, "steps", r->n_steps ? "Steps (FLOPs of matrix products by phase)" : NULL, r->n_steps ? LOOK_TABLE : LOOK_HIDDEN);
-    for (int64_t i = 0; i < r->n_steps; i++)
-        print_step(e, r, &r->steps[i], &next_phase);
+    emit_list(e, "steps", r->n_steps ? "Steps (FLOPs of matrix products by phase)" : NULL,
+              r->n_steps ? LOOK_TABLE : LOOK_HIDDEN);
+    for (int64_t i = 0; i < r->n_steps; i++) print_step(e, r, &r->steps[i], &next_phase);
     emit_end(e);
 }
 
@@ -237,7 +244,8 @@ static void print_block(struct emitter *e, sqlite3_stmt *st) {
     int_or_null(e, "offset", NULL, UNIT_BYTES, report_column(st, 1));
     int_or_null(e, "bytes", "bytes", UNIT_BYTES, report_column(st, 2));
     emit_text(e, "class", "class", (const char *)sqlite3_column_text(st, 3));
-    emit_real(e, "confidence", "confidence", UNIT_NONE, sqlite3_column_type(st, 4) == SQLITE_NULL ? NAN : sqlite3_column_double(st, 4));
+    emit_real(e, "confidence", "confidence", UNIT_NONE,
+              sqlite3_column_type(st, 4) == SQLITE_NULL ? NAN : sqlite3_column_double(st, 4));
     emit_text(e, "rule", "rule", (const char *)sqlite3_column_text(st, 5));
     int_or_null(e, "alloc_ns", NULL, UNIT_NS, report_column(st, 6));
     int_or_null(e, "free_ns", NULL, UNIT_NS, report_column(st, 7));
@@ -246,17 +254,18 @@ static void print_block(struct emitter *e, sqlite3_stmt *st) {
 
 /* One entry for each range of an allocation that has a class of its own; ns are those of the class. */
 static int print_blocks(struct emitter *e, struct report *r, char *err, size_t err_len) {
-    sqlite3_stmt *st = report_prepare(r,
-                                      "SELECT a.id, coalesce(c.offset, 0), coalesce(c.bytes, a.bytes), coalesce(c.class, 'unknown'), c.confidence,"
-                                      " coalesce(c.rule, 'not classified'), max(a.alloc_ns, coalesce(c.from_ns, a.alloc_ns)), coalesce(c.until_ns, a.free_ns)"
-                                      " FROM alloc a LEFT JOIN alloc_class c ON c.alloc = a.id"
-                                      " WHERE a.memory IN ('device', 'async', 'managed', 'array') ORDER BY 1, 2, 7",
-                                      err, err_len);
+    sqlite3_stmt *st = report_prepare(
+        r,
+        "SELECT a.id, coalesce(c.offset, 0), coalesce(c.bytes, a.bytes), coalesce(c.class, 'unknown'), c.confidence,"
+        " coalesce(c.rule, 'not classified'), max(a.alloc_ns, coalesce(c.from_ns, a.alloc_ns)), coalesce(c.until_ns, "
+        "a.free_ns)"
+        " FROM alloc a LEFT JOIN alloc_class c ON c.alloc = a.id"
+        " WHERE a.memory IN ('device', 'async', 'managed', 'array') ORDER BY 1, 2, 7",
+        err, err_len);
     int rc;
     if (!st) return -1;
     emit_list(e, "blocks", NULL, LOOK_HIDDEN);
-    while ((rc = sqlite3_step(st)) == SQLITE_ROW)
-        print_block(e, st);
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) print_block(e, st);
     emit_end(e);
     return report_rows_end(r, st, rc, err, err_len);
 }
@@ -274,8 +283,7 @@ int report_print(struct emitter *e, struct report *r, char *err, size_t err_len)
     print_coverage(e, r);
     emit_null(e, "reconciliation", NULL);
     emit_list(e, "notes", r->n_notes ? "Notes" : NULL, LOOK_LINES);
-    for (int i = 0; i < r->n_notes; i++)
-        emit_text(e, "", "", r->notes[i]);
+    for (int i = 0; i < r->n_notes; i++) emit_text(e, "", "", r->notes[i]);
     emit_end(e);
     rc = print_blocks(e, r, err, err_len);
     emit_end(e);

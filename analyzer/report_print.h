@@ -9,7 +9,8 @@
 int report_print(struct emitter *e, struct report *r, char *err, size_t err_len);
 
 /* Memory at the run's peak by class. */
-void report_print_memory(struct emitter *e, const struct report_memory *m, const char *key, const char *label, enum emit_look look);
+void report_print_memory(struct emitter *e, const struct report_memory *m, const char *key, const char *label,
+                         enum emit_look look);
 
 /* The lines of a run's figures, medians with their spread. */
 void report_print_run(struct emitter *e, const struct report *r);

@@ -16,8 +16,8 @@ struct run_parts {
 /* Beside this executable (build folder) or in ../lib and ../bin of it (installed). */
 int run_find_parts(struct run_parts *parts, int vgpu, char *err, size_t err_len);
 
-/* `name` as execvp would take it: with a slash a path, else the first executable of PATH. Refuses what cannot be traced:
- * statically linked, set-user-ID, another architecture. */
+/* `name` as execvp would take it: with a slash a path, else the first executable of PATH. Refuses what cannot be
+ * traced: statically linked, set-user-ID, another architecture. */
 int run_find_program(const char *name, char path[RUN_PATH], char *err, size_t err_len);
 
 /* Could the collector create the trace? name: as given with -o, in ACCT_OUTPUT, or NULL for the default. */

@@ -38,8 +38,10 @@ static int open_listener(struct run_process *r) {
     if (r->listener < 0 || getrandom(&nonce, sizeof nonce, 0) < 0) return -1;
     n = (size_t)snprintf(r->socket_name, sizeof r->socket_name, "@acct-%ld-%016llx", (long)getpid(), nonce);
     memcpy(address.sun_path + 1, r->socket_name + 1, n - 1); /* abstract: the first byte is 0 */
-    if (bind(r->listener, (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n))) return -1;
-    return listen(r->listener, SOMAXCONN); /* a connection that finds no place does not wait: the library starts a collector */
+    if (bind(r->listener, (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)))
+        return -1;
+    return listen(r->listener,
+                  SOMAXCONN); /* a connection that finds no place does not wait: the library starts a collector */
 }
 
 int run_prepare(struct run_process *r, char *err, size_t err_len) {
@@ -47,11 +49,11 @@ int run_prepare(struct run_process *r, char *err, size_t err_len) {
     memset(r, 0, sizeof *r);
     r->listener = r->status = r->signals = -1;
     if (open_listener(r)) return failed(err, err_len, "cannot open a socket for the collector");
-    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL}, &r->old_child); /* ignored, it would lose the exit code */
+    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL},
+              &r->old_child); /* ignored, it would lose the exit code */
     sigemptyset(&set);
     const int taken[] = {SIGCHLD, SIGINT, SIGQUIT, SIGTERM, SIGHUP};
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
-        sigaddset(&set, taken[i]);
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) sigaddset(&set, taken[i]);
     sigprocmask(SIG_BLOCK, &set, &r->old_mask); /* a blocked signal is queued for signalfd even where it is ignored */
     r->signals = move_up(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
     return r->signals < 0 ? failed(err, err_len, "cannot open a signal descriptor") : 0;
@@ -68,16 +70,13 @@ static int same_name(const char *a, const char *b) {
 static char **environment_with(const char *const *set) {
     size_t n = 0, k = 0, extra = 0;
     char **copy;
-    while (environ[n])
-        n++;
-    while (set[extra])
-        extra++;
+    while (environ[n]) n++;
+    while (set[extra]) extra++;
     copy = malloc((n + extra + 1) * sizeof *copy);
     if (!copy) return NULL;
     for (size_t i = 0; i < n; i++) {
         size_t s = 0;
-        while (set[s] && !same_name(set[s], environ[i]))
-            s++;
+        while (set[s] && !same_name(set[s], environ[i])) s++;
         if (!set[s]) copy[k++] = environ[i];
     }
     for (size_t s = 0; s < extra; s++)
@@ -98,7 +97,8 @@ static char *prefixed(const char *name, const char *first) {
 
 /* In a session of its own, without our terminal and descriptors, with default signals: it outlives us where it must. */
 static int spawn_collector(struct run_process *r, const char *path, int status, char **envp) {
-    char *argv[] = {(char[]){"acct-collect"}, (char[]){"--listen-fd"}, (char[]){"3"}, (char[]){"--status-fd"}, (char[]){"4"}, NULL};
+    char *argv[] = {(char[]){"acct-collect"}, (char[]){"--listen-fd"}, (char[]){"3"},
+                    (char[]){"--status-fd"},  (char[]){"4"},           NULL};
     posix_spawn_file_actions_t fa;
     posix_spawnattr_t at;
     sigset_t none, all;
@@ -121,7 +121,8 @@ static int spawn_collector(struct run_process *r, const char *path, int status, 
     return rc;
 }
 
-int run_start_collector(struct run_process *r, const struct run_parts *parts, const char *output, int force, char *err, size_t err_len) {
+int run_start_collector(struct run_process *r, const struct run_parts *parts, const char *output, int force, char *err,
+                        size_t err_len) {
     char output_text[RUN_PATH + 16];
     const char *set[6] = {"LD_PRELOAD", "ACCT_SOCKET"};
     int ends[2], n = 2, rc;
@@ -158,7 +159,8 @@ static void become_program(const struct run_process *r, const char *path, char *
     _exit(CHAR_MAX);
 }
 
-int run_start_program(struct run_process *r, const struct run_parts *parts, const char *path, char **argv, char *err, size_t err_len) {
+int run_start_program(struct run_process *r, const struct run_parts *parts, const char *path, char **argv, char *err,
+                      size_t err_len) {
     char socket_text[96], **envp = NULL, *preload = prefixed("LD_PRELOAD", parts->library), *libraries = NULL;
     const char *set[4] = {preload, socket_text};
     int report[2] = {-1, -1}, error = 0;
@@ -173,7 +175,8 @@ int run_start_program(struct run_process *r, const struct run_parts *parts, cons
     close(report[1]);
     free(envp), free(preload), free(libraries);
     if (r->program < 0) return failed(err, err_len, "cannot start the program");
-    while (read(report[0], &error, sizeof error) < 0 && errno == EINTR) {}
+    while (read(report[0], &error, sizeof error) < 0 && errno == EINTR) {
+    }
     close(report[0]);
     if (!error) return 0;
     waitpid(r->program, NULL, 0);
@@ -199,7 +202,8 @@ static void shorten(const char *path, char out[RUN_PATH]) {
     snprintf(out, RUN_PATH, "%s", inside ? path + n + 1 : path);
 }
 
-/* `open PID PATH`, `done PID STATE PATH`, `error PID message`. What is none of these is left alone: a newer collector. */
+/* `open PID PATH`, `done PID STATE PATH`, `error PID message`. What is none of these is left alone: a newer collector.
+ */
 static void take_line(struct run_process *r, char *line) {
     char *end, *rest = strchr(line, ' ');
     long pid = rest ? strtol(rest, &end, 10) : 0;
@@ -268,7 +272,8 @@ int run_wait_program(struct run_process *r) {
         pid_t pid = waitpid(r->program, &status, WNOHANG);
         if (pid == r->program || (pid < 0 && errno == ECHILD)) return status;
         int sig = wait_for_news(r, -1);
-        if (sig == SIGTERM || sig == SIGHUP) kill(r->program, sig); /* the terminal sends SIGINT and SIGQUIT to it by itself */
+        if (sig == SIGTERM || sig == SIGHUP)
+            kill(r->program, sig); /* the terminal sends SIGINT and SIGQUIT to it by itself */
     }
 }
 
@@ -280,8 +285,7 @@ static int finishing(const struct run_process *r, const struct run_trace *t) {
 /* A refusal may come a moment after the program, which does not wait for it, has ended. */
 static void wait_for_first_news(struct run_process *r) {
     wait_for_news(r, 0);
-    for (int i = 0; i < 10 && r->status >= 0 && !r->n_traces && !r->error[0]; i++)
-        wait_for_news(r, 10);
+    for (int i = 0; i < 10 && r->status >= 0 && !r->n_traces && !r->error[0]; i++) wait_for_news(r, 10);
 }
 
 void run_wait_traces(struct run_process *r) {
@@ -291,8 +295,7 @@ void run_wait_traces(struct run_process *r) {
     wait_for_first_news(r);
     while (r->status >= 0) {
         int waiting = 0, sig;
-        for (int i = 0; i < r->n_traces; i++)
-            waiting += finishing(r, &r->traces[i]);
+        for (int i = 0; i < r->n_traces; i++) waiting += finishing(r, &r->traces[i]);
         if (!waiting) return;
         sig = wait_for_news(r, 100);
         if (sig == SIGINT || sig == SIGTERM || sig == SIGHUP || sig == SIGQUIT) {

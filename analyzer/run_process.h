@@ -1,6 +1,6 @@
-/* The two processes of `acct run`: the collector, which tells through a pipe which traces it opened and finished, and the
- * program. One thread; signals are taken by signalfd, so that the
- * program starts with the dispositions and the mask that acct itself was given. */
+/* The two processes of `acct run`: the collector, which tells through a pipe which traces it opened and finished, and
+ * the program. One thread; signals are taken by signalfd, so that the program starts with the dispositions and the mask
+ * that acct itself was given. */
 #ifndef ACCT_ANALYZER_RUN_PROCESS_H
 #define ACCT_ANALYZER_RUN_PROCESS_H
 
@@ -32,8 +32,10 @@ struct run_process {
 
 /* Each returns 0, or -1 with one line in err. */
 int run_prepare(struct run_process *r, char *err, size_t err_len); /* socket, signals */
-int run_start_collector(struct run_process *r, const struct run_parts *parts, const char *output, int force, char *err, size_t err_len);
-int run_start_program(struct run_process *r, const struct run_parts *parts, const char *path, char **argv, char *err, size_t err_len);
+int run_start_collector(struct run_process *r, const struct run_parts *parts, const char *output, int force, char *err,
+                        size_t err_len);
+int run_start_program(struct run_process *r, const struct run_parts *parts, const char *path, char **argv, char *err,
+                      size_t err_len);
 
 /* Waits for the program's end; forwards SIGTERM and SIGHUP to it. Its wait status. */
 int run_wait_program(struct run_process *r);

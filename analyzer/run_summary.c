@@ -61,23 +61,25 @@ static void print_figures(struct report *r) {
 /* What a reader must know before believing the figures; the rest is in the report. */
 static void print_warnings(const struct report *r) {
     int64_t calls = 0;
-    for (int64_t i = 0; i < r->n_uncounted; i++)
-        calls += r->uncounted[i].launches;
-    if (calls) say("%lld calls of %lld functions have no FLOP count, the first is %s", (long long)calls, (long long)r->n_uncounted, r->uncounted[0].name);
+    for (int64_t i = 0; i < r->n_uncounted; i++) calls += r->uncounted[i].launches;
+    if (calls)
+        say("%lld calls of %lld functions have no FLOP count, the first is %s", (long long)calls,
+            (long long)r->n_uncounted, r->uncounted[0].name);
     if (!r->launches) say("kernel launches are not recorded in this version: the FLOPs are those of cuBLAS calls");
     if (r->dropped)
-        say("%lld calls were lost: the figures are lower bounds%s", (long long)r->dropped, r->dropped_ring ? "; a larger ACCT_RING_SLOTS avoids it" : "");
+        say("%lld calls were lost: the figures are lower bounds%s", (long long)r->dropped,
+            r->dropped_ring ? "; a larger ACCT_RING_SLOTS avoids it" : "");
     if (r->state && !strcmp(r->state, "truncated")) say("truncated: %s", r->reason ? r->reason : "no reason was given");
     if (r->n_steps && isnan(r->mfu.median))
-        say("no MFU: no peak is known for '%s' in the number format used; acct report --peak-tflops X %s", r->device_name ? r->device_name : "no device", r->path);
+        say("no MFU: no peak is known for '%s' in the number format used; acct report --peak-tflops X %s",
+            r->device_name ? r->device_name : "no device", r->path);
 }
 
 static void summarize(const struct run_trace *t) {
     struct report_options options;
     struct report r;
     char err[1024] = "";
-    for (int f = 0; f < PEAK_FORMATS; f++)
-        options.peak[f] = NAN;
+    for (int f = 0; f < PEAK_FORMATS; f++) options.peak[f] = NAN;
     fputc('\n', stderr);
     if (report_open(&r, t->path, err, sizeof err)) {
         say("%s", err);
@@ -100,7 +102,8 @@ static void tell_none(const struct run_process *r) {
     if (!on)
         say("nothing was recorded, as ACCT=off asks");
     else
-        say("there is no trace: if libacct.so has not said why above, no CUDA call was seen: the program does not use CUDA, ended before it did,"
+        say("there is no trace: if libacct.so has not said why above, no CUDA call was seen: the program does not use "
+            "CUDA, ended before it did,"
             " or has the CUDA runtime linked statically (nvcc's default; build with -cudart shared)");
 }
 
@@ -110,7 +113,8 @@ static void tell_unfinished(const struct run_process *r, const struct run_trace 
     else if (!collector_alive)
         say("the collector ended before it had finished %s: the trace is valid up to its last commit", t->path);
     else
-        say("process %ld, which the program started, is still running: not waited for; its trace is %s", t->pid, t->path);
+        say("process %ld, which the program started, is still running: not waited for; its trace is %s", t->pid,
+            t->path);
 }
 
 /* The trace of the program itself: its last one, where it called exec. */

@@ -1,6 +1,6 @@
 /* The trace file: a SQLite database with the tables of trace/schema.sql. Shared by the collector (writes the recorded
- * tables) and the analyzer (reads them, writes the analysed ones). Errors: a negative code and one line in `err` that names
- * the file, what is wrong and what to do. */
+ * tables) and the analyzer (reads them, writes the analysed ones). Errors: a negative code and one line in `err` that
+ * names the file, what is wrong and what to do. */
 #ifndef ACCT_TRACE_STORE_H
 #define ACCT_TRACE_STORE_H
 
@@ -16,12 +16,12 @@ enum store_error {
     STORE_EEXISTS = -4,  /* store_create: the file exists */
 };
 
-/* Creates the file (never replaces one unless `force`), with all tables, state = running. WAL where the file system allows
- * it, else a rollback journal. */
+/* Creates the file (never replaces one unless `force`), with all tables, state = running. WAL where the file system
+ * allows it, else a rollback journal. */
 int store_create(sqlite3 **db, const char *path, int force, char *err, size_t err_len);
 
-/* Makes the indexes that are missing: when recording ends, since keeping them up to date would slow it. A trace without them
- * (its collector was killed) reads right, but slower. */
+/* Makes the indexes that are missing: when recording ends, since keeping them up to date would slow it. A trace without
+ * them (its collector was killed) reads right, but slower. */
 int store_make_indexes(sqlite3 *db);
 
 /* Opens an existing trace and checks what it is. write != 0: for analysed tables and meta. A trace whose writer died

@@ -1,12 +1,12 @@
 /* The shared memory between a traced program and its collector, and the records in it.
  *
  * One memfd a process: a control page, then ACCT_MAX_RINGS areas, used one by one as threads appear. An area is a ring
- * header, `ring_slots` slots of 64 bytes, and `blob_bytes` of blob ring. Offsets and sizes are in the control block, as the
- * program laid it out; the collector checks each before it believes it. There are no pointers in shared memory.
+ * header, `ring_slots` slots of 64 bytes, and `blob_bytes` of blob ring. Offsets and sizes are in the control block, as
+ * the program laid it out; the collector checks each before it believes it. There are no pointers in shared memory.
  *
- * Writer: the thread that owns the ring (single producer). Reader: the collector (single consumer). `head` and `tail` count
- * slots for ever (not modulo): the writer publishes records with a release store of head, the reader frees slots with a
- * release store of tail. The same for the blob ring, in bytes.
+ * Writer: the thread that owns the ring (single producer). Reader: the collector (single consumer). `head` and `tail`
+ * count slots for ever (not modulo): the writer publishes records with a release store of head, the reader frees slots
+ * with a release store of tail. The same for the blob ring, in bytes.
  */
 #ifndef ACCT_TRACE_WIRE_H
 #define ACCT_TRACE_WIRE_H
@@ -75,12 +75,12 @@ typedef struct acct_text acct_t_text;
 typedef uint32_t acct_t_e_memory, acct_t_e_direction, acct_t_e_dtype, acct_t_e_compute, acct_t_e_trans, acct_t_e_scalar,
     acct_t_e_side, acct_t_e_uplo, acct_t_e_stream_act, acct_t_e_event_act, acct_t_e_sync_scope, acct_t_e_clock;
 
-#define EVENT(N, n, c, doc)                                                                                            \
-    struct acct_ev_##n {                                                                                               \
+#define EVENT(N, n, c, doc) \
+    struct acct_ev_##n {    \
         struct acct_rec hdr;
 #define FIELD(N, t, f, doc) acct_t_##t f;
-#define END(N)                                                                                                         \
-    }                                                                                                                  \
+#define END(N) \
+    }          \
     ;
 #include "trace/events.def"
 
@@ -90,9 +90,10 @@ enum acct_program_state {
     ACCT_PROGRAM_EXITING = 2, /* exit() or return from main: the library waits for `committed` */
 };
 
-/* Ring area states (acct_control.ring_state[i]). FREE → OWNED by the claiming thread (compare and swap); OWNED → RETIRED by
- * that thread when it ends; RETIRED → FREE by the collector once drained, or RETIRED → OWNED by another thread that goes on
- * behind the records in it, its THREAD record first (so both compare and swap). A FREE ring keeps head and tail. */
+/* Ring area states (acct_control.ring_state[i]). FREE → OWNED by the claiming thread (compare and swap); OWNED →
+ * RETIRED by that thread when it ends; RETIRED → FREE by the collector once drained, or RETIRED → OWNED by another
+ * thread that goes on behind the records in it, its THREAD record first (so both compare and swap). A FREE ring keeps
+ * head and tail. */
 enum acct_ring_state { ACCT_RING_FREE = 0, ACCT_RING_OWNED = 1, ACCT_RING_RETIRED = 2 };
 
 /* First page(s) of the memfd. The program writes the first block once, before the descriptor is sent. */
@@ -119,7 +120,7 @@ struct acct_control {
     _Atomic uint32_t collector_pid;
     char message[ACCT_MESSAGE_BYTES]; /* if committed == 2: why, one line, written before the store to `committed` */
 
-    _Alignas(64) _Atomic uint64_t lost_no_ring;   /* records of threads for which no ring was free */
+    _Alignas(64) _Atomic uint64_t lost_no_ring;  /* records of threads for which no ring was free */
     _Atomic uint32_t ring_state[ACCT_MAX_RINGS]; /* enum acct_ring_state */
 };
 
@@ -130,8 +131,8 @@ struct acct_ring {
     _Atomic uint64_t lost_records;      /* ever; more than the sum of the LOST records if the program died meanwhile */
     _Atomic uint64_t lost_blobs;        /* texts ever dropped */
     _Atomic uint64_t lost_first_ns, lost_last_ns; /* of those not yet told by a LOST record */
-    _Alignas(64) _Atomic uint64_t tail; /* slots read; the reader's line */
-    _Atomic uint64_t blob_tail;         /* bytes read */
+    _Alignas(64) _Atomic uint64_t tail;           /* slots read; the reader's line */
+    _Atomic uint64_t blob_tail;                   /* bytes read */
 };
 #define ACCT_RING_HEADER_BYTES 4096u
 
@@ -144,7 +145,7 @@ struct acct_hello {
 };
 struct acct_reply {
     uint32_t magic;
-    int32_t error;                 /* 0: go; else the message says why not */
+    int32_t error;                    /* 0: go; else the message says why not */
     char message[ACCT_MESSAGE_BYTES]; /* NUL-terminated line */
 };
 

@@ -10,12 +10,12 @@ extern "C" {
 #endif
 
 struct acct_vgpu_device {
-    uint32_t struct_bytes;  /* set by the caller: sizeof the struct it knows; the callee fills no more than that */
-    uint32_t clock;         /* ACCT_clock_* of trace/events.def: 2 cpu, 3 model */
-    double peak_fp32;       /* FLOP/s, measured on this machine or NaN */
-    double peak_fp64;       /* FLOP/s, measured on this machine or NaN */
-    char profile[64];       /* "cpu", "h100-sxm", … */
-    char peak_source[192];  /* how the peaks were had, one line; "" unknown */
+    uint32_t struct_bytes; /* set by the caller: sizeof the struct it knows; the callee fills no more than that */
+    uint32_t clock;        /* ACCT_clock_* of trace/events.def: 2 cpu, 3 model */
+    double peak_fp32;      /* FLOP/s, measured on this machine or NaN */
+    double peak_fp64;      /* FLOP/s, measured on this machine or NaN */
+    char profile[64];      /* "cpu", "h100-sxm", … */
+    char peak_source[192]; /* how the peaks were had, one line; "" unknown */
 };
 
 /* Fills *out for device `ordinal`. 0, or -1 if there is no such device. Any thread. May take a second when the peak of

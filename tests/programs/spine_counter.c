@@ -1,5 +1,5 @@
-/* Makes CUDA calls for ever (or argv[1] of them) and tells on descriptor 3 (else 1) after each how many it has made: what a
- * recorder must have recorded when the program is killed. A round is 7 recorded calls. */
+/* Makes CUDA calls for ever (or argv[1] of them) and tells on descriptor 3 (else 1) after each how many it has made:
+ * what a recorder must have recorded when the program is killed. A round is 7 recorded calls. */
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 #include <stdlib.h>

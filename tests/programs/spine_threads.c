@@ -1,5 +1,5 @@
-/* argv[1] threads, each allocates, clears and releases argv[2] blocks whose size names thread and round; eight at once is
- * the classic that loses updates. Exit code 0 if every call succeeded. */
+/* argv[1] threads, each allocates, clears and releases argv[2] blocks whose size names thread and round; eight at once
+ * is the classic that loses updates. Exit code 0 if every call succeeded. */
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 #include <stdint.h>

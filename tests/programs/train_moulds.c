@@ -27,19 +27,19 @@ enum phase { FORWARD, BACKWARD, OPTIMIZER, EVALUATION, PHASES };
 static struct option {
     const char *key, *value;
 } options[] = {
-    {"layers", "3"},    {"dim", "96"},      {"batch", "32"},
-    {"steps", "4"},     {"accum", "1"},     {"zero", "beta"},   /* gradients anew by beta | memset | scal | geam */
-    {"update", "sgd"},                                          /* sgd momentum geam decay adam ema clip master */
-    {"loss", "fold"},                                           /* fold | axpy | target | geam | host */
-    {"alloc", "once"},                                          /* activations: once | step | async */
-    {"grads", "apart"},                                         /* gradients and weights: apart | block */
-    {"data", "copy"},                                           /* copy | fixed | double */
-    {"eval", "0"},      {"last", "0"},      {"frozen", "-1"},   /* last: batch of the last step; frozen: layer */
-    {"tied", "0"},      {"models", "1"},    {"cut", "none"},    /* cut: forward | backward of one step more */
-    {"train", "1"},     {"bias", "0"},      {"dx", "first"},    /* dx: input gradient before or after the weight's */
-    {"checkpoint", "0"},{"add", "0"},                           /* add: micro-batch gradients are added by axpy */
-    {"prepare", "0"},                                           /* batches are scaled in place on the device */
-    {"skip", "-1"},                                             /* step whose update is left out */
+    {"layers", "3"},     {"dim", "96"},   {"batch", "32"},
+    {"steps", "4"},      {"accum", "1"},  {"zero", "beta"}, /* gradients anew by beta | memset | scal | geam */
+    {"update", "sgd"},                                      /* sgd momentum geam decay adam ema clip master */
+    {"loss", "fold"},                                       /* fold | axpy | target | geam | host */
+    {"alloc", "once"},                                      /* activations: once | step | async */
+    {"grads", "apart"},                                     /* gradients and weights: apart | block */
+    {"data", "copy"},                                       /* copy | fixed | double */
+    {"eval", "0"},       {"last", "0"},   {"frozen", "-1"}, /* last: batch of the last step; frozen: layer */
+    {"tied", "0"},       {"models", "1"}, {"cut", "none"},  /* cut: forward | backward of one step more */
+    {"train", "1"},      {"bias", "0"},   {"dx", "first"},  /* dx: input gradient before or after the weight's */
+    {"checkpoint", "0"}, {"add", "0"},                      /* add: micro-batch gradients are added by axpy */
+    {"prepare", "0"},                                       /* batches are scaled in place on the device */
+    {"skip", "-1"},                                         /* step whose update is left out */
 };
 
 static const char *text(const char *key) {
@@ -48,8 +48,12 @@ static const char *text(const char *key) {
     fprintf(stderr, "no option %s\n", key);
     exit(2);
 }
-static int number(const char *key) { return atoi(text(key)); }
-static int is(const char *key, const char *value) { return !strcmp(text(key), value); }
+static int number(const char *key) {
+    return atoi(text(key));
+}
+static int is(const char *key, const char *value) {
+    return !strcmp(text(key), value);
+}
 
 /* ---- the account --------------------------------------------------------------------------------------------- */
 
@@ -77,15 +81,15 @@ static void release(float *p) {
 static void tell(void) {
     printf("{\"buffers\": [");
     for (int i = 0; i < n_buffers; i++)
-        printf("%s\n {\"name\": \"%s\", \"class\": \"%s\", \"address\": %llu, \"bytes\": %zu}", i ? "," : "", buffers[i].name,
-               buffers[i].class, (unsigned long long)(size_t)buffers[i].at, buffers[i].bytes);
+        printf("%s\n {\"name\": \"%s\", \"class\": \"%s\", \"address\": %llu, \"bytes\": %zu}", i ? "," : "",
+               buffers[i].name, buffers[i].class, (unsigned long long)(size_t)buffers[i].at, buffers[i].bytes);
     printf("],\n \"steps\": [");
     long long evaluation = 0;
     for (int i = 0; i < MAX_STEPS; i++) evaluation += flops[i][EVALUATION];
     for (int i = 0; i <= step && i < MAX_STEPS; i++)
         if (flops[i][FORWARD])
-            printf("%s\n {\"forward\": %lld, \"backward\": %lld, \"micro_batches\": %d, \"rows\": %d}", i ? "," : "", flops[i][FORWARD],
-                   flops[i][BACKWARD], micro_batches[i], rows[i]);
+            printf("%s\n {\"forward\": %lld, \"backward\": %lld, \"micro_batches\": %d, \"rows\": %d}", i ? "," : "",
+                   flops[i][FORWARD], flops[i][BACKWARD], micro_batches[i], rows[i]);
     printf("],\n \"evaluation\": %lld}\n", evaluation);
     fflush(stdout);
 }
@@ -106,12 +110,16 @@ struct model {
     int batches;
 };
 
-static size_t weights(const struct model *m, int l) { return (size_t)m->d[l] * m->d[l + 1]; }
-static int is_frozen(int l) { return number("frozen") == l; }
+static size_t weights(const struct model *m, int l) {
+    return (size_t)m->d[l] * m->d[l + 1];
+}
+static int is_frozen(int l) {
+    return number("frozen") == l;
+}
 
 static void gemm(int ta, int tb, int m, int n, int k, const float *A, const float *B, const float *beta, float *C) {
-    CHECK(cublasSgemm(blas, ta ? CUBLAS_OP_T : CUBLAS_OP_N, tb ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, k, &one, A, ta ? k : m, B,
-                      tb ? n : k, beta, C, m));
+    CHECK(cublasSgemm(blas, ta ? CUBLAS_OP_T : CUBLAS_OP_N, tb ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, k, &one, A,
+                      ta ? k : m, B, tb ? n : k, beta, C, m));
     flops[step][phase] += 2LL * m * n * k;
 }
 
@@ -127,7 +135,11 @@ static void upload(float *to, size_t n, float scale) {
 }
 
 static int states(void) {
-    return is("update", "momentum") ? 1 : is("update", "adam") ? 2 : is("update", "ema") ? 1 : is("update", "master") ? 1 : 0;
+    return is("update", "momentum") ? 1
+           : is("update", "adam")   ? 2
+           : is("update", "ema")    ? 1
+           : is("update", "master") ? 1
+                                    : 0;
 }
 
 static void make_states(struct model *m, int l, size_t n) {
@@ -168,11 +180,13 @@ static void make_weights(struct model *m) {
 
 /* Those of an evaluation are born and released within it. */
 static void make_activations(struct model *m, int gradients) {
-    for (int l = 1; l <= m->L; l++) m->h[l] = device("h", gradients ? "activation" : "temporary", (size_t)m->d[l] * m->B);
+    for (int l = 1; l <= m->L; l++)
+        m->h[l] = device("h", gradients ? "activation" : "temporary", (size_t)m->d[l] * m->B);
     if (!number("train") || !gradients) return;
     for (int l = 1; l <= m->L; l++)
         if (l == m->L || l > 1 || !is_frozen(0))
-            m->g[l] = device("g", l == m->L && is("loss", "host") ? "input|activation_grad" : "activation_grad", (size_t)m->d[l] * m->B);
+            m->g[l] = device("g", l == m->L && is("loss", "host") ? "input|activation_grad" : "activation_grad",
+                             (size_t)m->d[l] * m->B);
 }
 
 static void free_activations(struct model *m) {
@@ -254,13 +268,15 @@ static void loss(struct model *m, float *x, int B) {
     }
     if (is("loss", "fold")) { /* all in one */
         const float minus = -scale;
-        CHECK(cublasSgeam(blas, CUBLAS_OP_N, CUBLAS_OP_N, m->d[m->L], B, &scale, m->h[m->L], m->d[m->L], &minus, x, m->d[m->L], g, m->d[m->L]));
+        CHECK(cublasSgeam(blas, CUBLAS_OP_N, CUBLAS_OP_N, m->d[m->L], B, &scale, m->h[m->L], m->d[m->L], &minus, x,
+                          m->d[m->L], g, m->d[m->L]));
         CHECK(cublasSdot(blas, n, g, 1, g, 1, &sum));
         if (!isfinite(sum)) exit(3);
         return;
     }
     if (is("loss", "geam")) {
-        CHECK(cublasSgeam(blas, CUBLAS_OP_N, CUBLAS_OP_N, m->d[m->L], B, &one, m->h[m->L], m->d[m->L], &minus_one, x, m->d[m->L], g, m->d[m->L]));
+        CHECK(cublasSgeam(blas, CUBLAS_OP_N, CUBLAS_OP_N, m->d[m->L], B, &one, m->h[m->L], m->d[m->L], &minus_one, x,
+                          m->d[m->L], g, m->d[m->L]));
     } else if (is("loss", "target")) {
         CHECK(cublasScopy(blas, n, x, 1, g, 1));
         CHECK(cublasSscal(blas, n, &minus_one, g, 1));
@@ -277,9 +293,13 @@ static void loss(struct model *m, float *x, int B) {
 static void weight_gradient(struct model *m, int l, int B, int micro_batch) {
     int tied_last = number("tied") && l == m->L - 1;
     if (is_frozen(l)) return;
-    const float *beta = micro_batch || is("zero", "memset") || is("zero", "scal") || is("zero", "geam") || (number("tied") && l == 0) ? &one : &zero;
+    const float *beta =
+        micro_batch || is("zero", "memset") || is("zero", "scal") || is("zero", "geam") || (number("tied") && l == 0)
+            ? &one
+            : &zero;
     if (tied_last) { /* y = W0ᵀ h: dW0 = h gᵀ */
-        gemm(0, 1, m->d[1], m->d[0], B, m->h[l], m->g[l + 1], is("zero", "beta") && !micro_batch ? &zero : &one, m->dW[0]);
+        gemm(0, 1, m->d[1], m->d[0], B, m->h[l], m->g[l + 1], is("zero", "beta") && !micro_batch ? &zero : &one,
+             m->dW[0]);
         return;
     }
     if (number("add") && micro_batch) {
@@ -288,7 +308,9 @@ static void weight_gradient(struct model *m, int l, int B, int micro_batch) {
     } else {
         gemm(0, 1, m->d[l + 1], m->d[l], B, m->g[l + 1], m->h[l], beta, m->dW[l]);
     }
-    if (m->b[l]) CHECK(cublasSgemv(blas, CUBLAS_OP_N, m->d[l + 1], B, &one, m->g[l + 1], m->d[l + 1], m->ones, 1, beta, m->db[l], 1));
+    if (m->b[l])
+        CHECK(cublasSgemv(blas, CUBLAS_OP_N, m->d[l + 1], B, &one, m->g[l + 1], m->d[l + 1], m->ones, 1, beta, m->db[l],
+                          1));
 }
 
 static void input_gradient(struct model *m, int l, int B) {

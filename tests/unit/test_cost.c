@@ -275,7 +275,7 @@ static void product_format_follows_handle_and_environment(void **state) {
     assert_string_equal(dtype(ACCT_dtype_FP64, ACCT_compute_FP64, 0, 0, 9), "fp64");
     assert_string_equal(dtype(ACCT_dtype_COMPLEX64, c32, 0, 0, 9), "complex64");
     assert_string_equal(dtype(ACCT_dtype_COMPLEX64, c32, 3, 0, 9), "complex64_tf32");
-    assert_null(dtype(f32, c32, ACCT_NULL_I32, 0, 9)); /* the handle could not be asked */
+    assert_null(dtype(f32, c32, ACCT_NULL_I32, 0, 9));     /* the handle could not be asked */
     assert_string_equal(dtype(f32, c32, 1, 0, 9), "fp16"); /* CUBLAS_TENSOR_OP_MATH: CUBLAS_COMPUTE_32F_FAST_16F */
     assert_string_equal(dtype(f32, c32, 1, 0, 6), "fp32"); /* no tensor unit before Volta */
     struct cost_gemm g = {.a_type = f32, .compute = c32};
