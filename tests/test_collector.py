@@ -394,8 +394,9 @@ def small_disk(here):
 
 
 @pytest.mark.skipif(not MAY_MOUNT, reason='needs root that may mount')
-def test_full_disk(here, small_disk):
-    r = fake(here, 'paced', 20000, 'exit', 9, env={'ACCT_OUTPUT': 'small/x.db'})
+@pytest.mark.parametrize('interval', [5, 50, 200])
+def test_full_disk(here, small_disk, interval):
+    r = fake(here, 'paced', 20000, 'exit', 9, env={'ACCT_OUTPUT': 'small/x.db', 'ACCT_COMMIT_INTERVAL': str(interval)})
     assert r.returncode == 9
     assert re.search(r'^gave up: .*small/x.db: .*full', r.stdout, re.M), r.stdout
     db = str(small_disk / 'x.db')

@@ -60,10 +60,7 @@ static void write_end(struct collect *c) {
 /* Where storing had stopped, tries once more: few rows, in the room that the rolled back transaction and the ballast
  * left. */
 static void last_transaction(struct collect *c) {
-    if (c->rows.stopped) {
-        c->stop_reason = c->rows.stopped;
-        sqlite3_exec(c->db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL); /* the log has room again, then */
-    }
+    if (c->rows.stopped) c->stop_reason = c->rows.stopped;
     c->rows.stopped = NULL;
     c->rows.max_bytes = 0; /* these few rows are worth it */
     for (int tries = 0; rows_begin(&c->rows) && tries < 3; tries++) {
@@ -164,8 +161,10 @@ void collect_finish(struct collect *c) {
     sqlite3_busy_timeout(c->db, LAST_LOCK_WAIT_MS);
     collect_commit(c);
     last_transaction(c);
-    if (c->rows.stopped) { /* it was full (again): the ballast, if that is still there, is the last chance */
+    if (c->rows.stopped) { /* full (again): the ballast, if that is still there, and what the log may give back. Not
+                              before, for moving the log's rows into the file takes room, too */
         collect_commit(c);
+        sqlite3_exec(c->db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL);
         last_transaction(c);
     }
     rows_close(&c->rows);
