@@ -11,15 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define CHECK(call)                                                               \
-    do {                                                                          \
-        int e = (int)(call);                                                      \
-        if (e) {                                                                  \
-            fprintf(stderr, "%s:%d: %s gave %d\n", __FILE__, __LINE__, #call, e); \
-            exit(1);                                                              \
-        }                                                                         \
-    } while (0)
+#include "tests/programs/program_check.h"
 
 enum { MAX_LAYERS = 8, MAX_STEPS = 64, MAX_BUFFERS = 4096, MAX_PARTS = 4 };
 enum phase { FORWARD, BACKWARD, OPTIMIZER, EVALUATION, PHASES };

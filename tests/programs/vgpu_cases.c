@@ -10,15 +10,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define CHECK(call)                                                               \
-    do {                                                                          \
-        int e = (int)(call);                                                      \
-        if (e) {                                                                  \
-            fprintf(stderr, "%s:%d: %s gave %d\n", __FILE__, __LINE__, #call, e); \
-            exit(1);                                                              \
-        }                                                                         \
-    } while (0)
+#include "tests/programs/program_check.h"
 
 enum { N = 1024 };
 

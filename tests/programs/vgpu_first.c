@@ -4,15 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "tests/programs/program_check.h"
 
-#define CHECK(call)                                                               \
-    do {                                                                          \
-        int e = (int)(call);                                                      \
-        if (e) {                                                                  \
-            fprintf(stderr, "%s:%d: %s gave %d\n", __FILE__, __LINE__, #call, e); \
-            exit(1);                                                              \
-        }                                                                         \
-    } while (0)
 #define NEAR(value, wanted)                                                                           \
     do {                                                                                              \
         if (!(fabs((double)(value) - (double)(wanted)) <= 1e-5 * (1 + fabs((double)(wanted))))) {     \
