@@ -99,7 +99,8 @@ enum cost_enum {
     COST_OF_stream_act,
     COST_OF_event_act,
     COST_OF_sync_scope,
-    COST_OF_clock
+    COST_OF_clock,
+    COST_OF_activity
 };
 
 /* Value of an enum's text ("fp32" of dtype …); 0 if there is none. */

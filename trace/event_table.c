@@ -38,6 +38,7 @@ int event_has_table(enum acct_event event) {
     case ACCT_EV_GEMM:
     case ACCT_EV_BLAS:
     case ACCT_EV_WORKSPACE:
+    case ACCT_EV_LAUNCH:
         return 1;
     default:
         return 0;

@@ -27,6 +27,7 @@ enum event_type {
     EVENT_T_e_event_act,
     EVENT_T_e_sync_scope,
     EVENT_T_e_clock,
+    EVENT_T_e_activity,
     EVENT_TYPES
 };
 #define EVENT_T_FIRST_ENUM EVENT_T_e_memory

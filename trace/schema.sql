@@ -1,7 +1,7 @@
 -- The trace: tables that the collector records, tables that the analyzer computes, and views for people.
 -- Times are CLOCK_MONOTONIC ns, sizes bytes, amounts FLOPs (a multiply-add is 2). NULL is "not known", never 0.
--- Tables of one event's fields (copy, memset, gemm, blas, workspace) are made from trace/events.def, with `op` in front:
---   copy, memset, blas, workspace: op INTEGER PRIMARY KEY (the op's id), then the event's fields
+-- Tables of one event's fields (copy, memset, gemm, blas, workspace, launch) are made from trace/events.def, with `op` in front:
+--   copy, memset, blas, workspace, launch: op INTEGER PRIMARY KEY (the op's id), then the event's fields
 --   gemm: id INTEGER PRIMARY KEY, op INTEGER (a grouped GEMM has one row a group; the first has id = op), then the fields
 -- Numbers are stored as the vendor's call gave them; enums as their text.
 
@@ -10,7 +10,7 @@ CREATE TABLE meta(
   key   TEXT PRIMARY KEY,          -- schema_version, acct_version, state (running | complete | truncated), reason,
   value ANY                        -- start_mono_ns, start_utc_ns, end_mono_ns, end_utc_ns, collector_pid,
 ) WITHOUT ROWID;                   -- analysis_version (absent: not analysed yet), analysis (why not),
-                                   -- cupti (why there are no device times)
+                                   -- cupti (why there are no device times), cupti_dropped (activity records)
 
 CREATE TABLE process(
   id INTEGER PRIMARY KEY,
@@ -72,6 +72,49 @@ CREATE TABLE alloc(                -- one successful allocation of more than 0 b
   free_op INTEGER REFERENCES op(id) -- NULL with free_ns: the release was not recorded (lost); its address was handed out again then
 );
 
+CREATE TABLE ptx(                  -- texts, each once
+  hash INTEGER PRIMARY KEY,        -- FNV-1a, 64 bit, of the payload
+  flags INTEGER,                   -- 0x2000 LZ4, 0x8000 zstd, neither: plain
+  uncompressed_bytes INTEGER,      -- of the text; 0: the payload is not compressed
+  payload BLOB                     -- as the program carries it
+);
+
+CREATE TABLE module(               -- a translation unit of a fat binary that the program registered
+  id INTEGER PRIMARY KEY, process INTEGER REFERENCES process(id),
+  arch INTEGER, isa INTEGER,       -- compute capability; PTX version * 10
+  hash INTEGER REFERENCES ptx(hash), -- NULL: machine code only, or the text could not be had (why)
+  path TEXT,                       -- the file that it came from
+  why TEXT
+);
+
+CREATE TABLE kernel(
+  id INTEGER PRIMARY KEY, process INTEGER REFERENCES process(id),
+  module INTEGER REFERENCES module(id), -- NULL: not known; first of `modules` translation units, one of which has the kernel
+  modules INTEGER,
+  name TEXT,                       -- mangled
+  demangled TEXT,                  -- filled by acct analyze
+  params TEXT,                     -- JSON: [[offset, bytes], …] of each parameter; NULL: not known
+  registers INTEGER, static_shared_bytes INTEGER, local_bytes INTEGER, max_threads INTEGER
+);
+
+CREATE TABLE correlation(          -- driver and runtime calls made inside a recorded call
+  id INTEGER PRIMARY KEY,          -- CUPTI's correlation id
+  external INTEGER                 -- = launch.external, copy.external, memset.external, gemm.external, blas.external
+);
+
+CREATE TABLE activity(             -- what the device did, as CUPTI tells it
+  id INTEGER PRIMARY KEY, process INTEGER REFERENCES process(id),
+  kind TEXT NOT NULL,              -- kernel copy memset
+  correlation INTEGER,             -- see correlation
+  device INTEGER, context INTEGER, stream INTEGER, -- ordinal; CUPTI's numbers of context and stream
+  start_ns INTEGER, end_ns INTEGER,-- the device's times on CLOCK_MONOTONIC; NULL: CUPTI had none
+  name TEXT,                       -- of a kernel, mangled
+  grid_x INTEGER, grid_y INTEGER, grid_z INTEGER, block_x INTEGER, block_y INTEGER, block_z INTEGER,
+  registers INTEGER, static_shared_bytes INTEGER, dynamic_shared_bytes INTEGER, local_bytes INTEGER,
+  bytes INTEGER, copy_kind INTEGER,-- copies, memsets; CUpti_ActivityMemcpyKind
+  graph_node INTEGER
+);
+
 CREATE TABLE lost(                 -- what was not recorded
   id INTEGER PRIMARY KEY, process INTEGER REFERENCES process(id), thread INTEGER REFERENCES thread(id),
   records INTEGER,                 -- calls dropped
@@ -123,6 +166,13 @@ CREATE TABLE op_cost(
   matmul INTEGER NOT NULL,         -- 1: a matrix product, counts for MFU
   bytes_read INTEGER, bytes_written INTEGER, -- the least, each operand once
   grade TEXT NOT NULL              -- exact sampled bound uncounted
+);
+
+CREATE TABLE op_time(              -- the device's time for an op; an op without a row has none
+  op INTEGER PRIMARY KEY REFERENCES op(id),
+  start_ns INTEGER, end_ns INTEGER,-- first begin, last end
+  busy_ns INTEGER,                 -- sum of its activities
+  activities INTEGER               -- kernels, copies, memsets
 );
 
 -- ==== indexes, made when recording ends (a line each) ====================================================================

@@ -5,6 +5,7 @@
 #ifndef VGPU_ENGINE_H
 #define VGPU_ENGINE_H
 
+#include "vgpu/vgpu_activity.h"
 #include "vgpu/vgpu_link.h"
 
 #include <cuda_profiler_api.h>
@@ -66,8 +67,9 @@ struct vgpu_work {
     void (*run)(void *args); /* on the stream's thread, no lock held */
     const void *args;        /* copied */
     size_t bytes;
-    struct vgpu_ticket after; /* runs after that point too */
-    bool blas;                /* calls OpenBLAS: kept out while the process forks or exits */
+    struct vgpu_ticket after;      /* runs after that point too */
+    bool blas;                     /* calls OpenBLAS: kept out while the process forks or exits */
+    struct vgpu_activity activity; /* what it is, for CUPTI; kind NONE: nothing */
 };
 
 extern pthread_mutex_t vgpu_lock;
