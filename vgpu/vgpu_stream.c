@@ -13,6 +13,7 @@ struct vgpu_op {
     struct vgpu_op *next;
     void (*run)(void *args);
     bool blas;
+    struct vgpu_activity activity;
     size_t waits;
     struct vgpu_ticket *wait; /* behind args */
     _Alignas(16) char args[];
@@ -173,10 +174,24 @@ void vgpu_blas_leave(void) {
     pthread_rwlock_unlock(&blas_gate);
 }
 
-static void run_op(struct vgpu_op *op) {
+/* Operations of a stream do not overlap, and none takes no time: the clock's steps may be coarser than the work. */
+static void run_timed(struct vgpu_stream *s, struct vgpu_op *op) {
+    uint64_t start = (uint64_t)vgpu_now();
+    if (start < s->last_end) start = s->last_end;
+    op->run(op->args);
+    uint64_t end = (uint64_t)vgpu_now();
+    s->last_end = end > start ? end : start + 1;
+    if (!vgpu_refused) vgpu_activity_done(&op->activity, (uint32_t)s->id, start, s->last_end);
+}
+
+static void run_op(struct vgpu_stream *s, struct vgpu_op *op) {
     if (op->blas) vgpu_blas_enter();
-    if (!vgpu_refused) /* after a fault nothing runs any more */
-        op->run(op->args);
+    if (!vgpu_refused) { /* after a fault nothing runs any more */
+        if (op->activity.kind && atomic_load_explicit(&vgpu_activity_wanted, memory_order_relaxed))
+            run_timed(s, op);
+        else
+            op->run(op->args);
+    }
     if (op->blas) vgpu_blas_leave();
 }
 
@@ -191,7 +206,7 @@ static void *worker(void *arg) {
         for (size_t i = 0; i < op->waits; i++) wait_locked(op->wait[i]);
         if (quitting()) break;
         pthread_mutex_unlock(&vgpu_lock);
-        run_op(op);
+        run_op(s, op);
         pthread_mutex_lock(&vgpu_lock);
         s->head = op->next;
         s->done++;
@@ -263,6 +278,8 @@ static struct vgpu_op *make_op(const struct vgpu_stream *s, const struct vgpu_wo
     op->next = NULL;
     op->run = w->run;
     op->blas = w->blas;
+    op->activity = w->activity;
+    if (op->activity.kind) op->activity.correlation = vgpu_api_correlation();
     op->wait = (struct vgpu_ticket *)(op->args + args);
     op->waits = legacy_waits(s, op->wait);
     if (w->after.stream) op->wait[op->waits++] = w->after;

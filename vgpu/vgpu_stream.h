@@ -14,6 +14,7 @@ struct vgpu_stream {
     int priority;
     uint64_t id;
     uint64_t enqueued, done; /* operations, over all uses of the slot */
+    uint64_t last_end;       /* ns; of the worker */
     struct vgpu_op *head, *tail;
     pthread_cond_t work, progress;
 };
