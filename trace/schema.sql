@@ -139,7 +139,8 @@ CREATE TABLE step(
   first_op INTEGER, last_op INTEGER,
   micro_batches INTEGER,
   tokens INTEGER,                  -- rows that the first GEMM of forward takes: tokens or samples; NULL not known
-  complete INTEGER NOT NULL        -- 0: cut off before its optimizer
+  complete INTEGER NOT NULL,       -- 0: cut off before its optimizer
+  device_start_ns INTEGER, device_end_ns INTEGER -- the same by the device's times of its ops; NULL: some op has none
 );
 
 CREATE TABLE phase(

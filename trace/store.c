@@ -31,6 +31,7 @@ static int exec_sql(sqlite3 *db, const char *sql) {
 
 static const char *column_type(enum event_type type) {
     if (type == EVENT_T_text || type >= EVENT_T_FIRST_ENUM) return "TEXT";
+    if (type == EVENT_T_bytes) return "BLOB";
     return type == EVENT_T_f64 ? "REAL" : "INTEGER";
 }
 
@@ -299,6 +300,69 @@ int store_open(sqlite3 **db, const char *path, int write, char *err, size_t err_
         *db = NULL;
     }
     return rc;
+}
+
+/* ---- upgrading --------------------------------------------------------------------------------------------------- */
+
+static int exec_format(sqlite3 *db, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    char *sql = sqlite3_vmprintf(format, args);
+    va_end(args);
+    int rc = sql ? exec_sql(db, sql) : SQLITE_NOMEM;
+    sqlite3_free(sql);
+    return rc;
+}
+
+/* Has `db` that table (column NULL) or that column of it? */
+static int has(sqlite3 *db, const char *table, const char *column) {
+    sqlite3_stmt *stmt;
+    if (sqlite3_prepare_v2(db, "SELECT 1 FROM pragma_table_info(?1) WHERE ?2 IS NULL OR name = ?2", -1, &stmt, NULL))
+        return 0;
+    sqlite3_bind_text(stmt, 1, table, -1, SQLITE_STATIC);
+    sqlite3_bind_text(stmt, 2, column, -1, SQLITE_STATIC);
+    int found = sqlite3_step(stmt) == SQLITE_ROW;
+    sqlite3_finalize(stmt);
+    return found;
+}
+
+static int add_columns(sqlite3 *db, sqlite3 *fresh, const char *table) {
+    sqlite3_stmt *stmt;
+    int rc = sqlite3_prepare_v2(fresh, "SELECT name, type FROM pragma_table_info(?)", -1, &stmt, NULL);
+    if (rc) return rc;
+    sqlite3_bind_text(stmt, 1, table, -1, SQLITE_STATIC);
+    while (rc == SQLITE_OK && sqlite3_step(stmt) == SQLITE_ROW) {
+        const char *name = (const char *)sqlite3_column_text(stmt, 0);
+        if (!has(db, table, name))
+            rc = exec_format(db, "ALTER TABLE \"%w\" ADD COLUMN \"%w\" %s", table, name,
+                             (const char *)sqlite3_column_text(stmt, 1));
+    }
+    sqlite3_finalize(stmt);
+    return rc;
+}
+
+static int upgrade_one(sqlite3 *db, sqlite3 *fresh, const char *type, const char *name, const char *sql) {
+    if (!strcmp(type, "table")) return has(db, name, NULL) ? add_columns(db, fresh, name) : exec_sql(db, sql);
+    int rc = exec_format(db, "DROP VIEW IF EXISTS \"%w\"", name);
+    return rc == SQLITE_OK ? exec_sql(db, sql) : rc;
+}
+
+/* Compares with a trace made afresh, so that the schema stays said once. */
+int store_upgrade(sqlite3 *db) {
+    sqlite3 *fresh = NULL;
+    sqlite3_stmt *stmt = NULL;
+    int rc = sqlite3_open(":memory:", &fresh);
+    if (rc == SQLITE_OK) rc = create_tables(fresh);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_prepare_v2(
+            fresh, "SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY rowid", -1,
+            &stmt, NULL);
+    while (rc == SQLITE_OK && sqlite3_step(stmt) == SQLITE_ROW)
+        rc = upgrade_one(db, fresh, (const char *)sqlite3_column_text(stmt, 0),
+                         (const char *)sqlite3_column_text(stmt, 1), (const char *)sqlite3_column_text(stmt, 2));
+    sqlite3_finalize(stmt);
+    sqlite3_close(fresh);
+    return rc == SQLITE_OK ? 0 : STORE_EIO;
 }
 
 /* ---- meta -------------------------------------------------------------------------------------------------------- */

@@ -28,6 +28,10 @@ int store_make_indexes(sqlite3 *db);
  * (state still running, a -wal beside it) is recovered by opening it for writing where the folder allows that. */
 int store_open(sqlite3 **db, const char *path, int write, char *err, size_t err_len);
 
+/* Brings the tables and views of an older trace up to this version's: what is missing is added, empty or NULL; rows
+ * stay as they are. Before an analysis, in the caller's transaction. */
+int store_upgrade(sqlite3 *db);
+
 /* meta, by key. store_meta_text returns a malloc'ed copy or NULL where the key is absent. */
 int store_meta_set_text(sqlite3 *db, const char *key, const char *value);
 int store_meta_set_int(sqlite3 *db, const char *key, sqlite3_int64 value);
