@@ -165,6 +165,88 @@ def test_readable_while_running(here):
     finished(db)
 
 
+# ---- kernels and device times -------------------------------------------------------------------------------------------
+
+def fnv1a(data):
+    h = 0xcbf29ce484222325
+    for b in data:
+        h = (h ^ b) * 0x100000001b3 % (1 << 64)
+    return h - (1 << 64) if h >> 63 else h
+
+
+def test_kernels_and_their_launches(here, tmp_path):
+    """A module in a file at an offset, two kernels of it, launches: arguments are bytes, parameters JSON."""
+    text = bytes(range(256)) * 4
+    (tmp_path / 'prog').write_bytes(b'xxxx' + text)
+    fake(here, 'module', tmp_path / 'prog', 4, 1024, 'kernel', '_Z3addPfi', 'kernel', 'bare', 'launch', 1, 'launch', 2, 'launch', 0, 'exit', 0)
+    db = only_trace(here)
+    assert sql(db, 'SELECT * FROM ptx') == [(fnv1a(text), 0x8000, 1000, text)]
+    assert sql(db, 'SELECT * FROM module') == [(1, 1, 80, 90, fnv1a(text), str(tmp_path / 'prog'), None)]
+    assert sql(db, 'SELECT * FROM kernel') == [(1, 1, 1, 1, '_Z3addPfi', None, '[[0,8],[8,4]]', 32, 4096, None, 1024),
+                                               (2, 1, 1, 1, 'bare', None, None, 32, 4096, None, 1024)]
+    args = b'\0\xff\0A\0\0\0\0\1\2\3\4'
+    assert sql(db, 'SELECT * FROM launch') == [(i, k, 1, 2, 3, 4, 5, 6, 77, 0, args, (1 << 40) + i) for i, k in ((1, 1), (2, 2), (3, 0))]
+    assert sql(db, 'SELECT id, kind, act, bytes, object FROM op') == [(i, 'launch', None, None, None) for i in (1, 2, 3)]
+    assert sql(db, "SELECT typeof(args) FROM launch") == [('blob',)] * 3
+
+
+def test_a_text_in_pieces(here, tmp_path):
+    """Pieces of any size give the payload; the same text from another module is kept once; a copy told again changes nothing."""
+    text = os.urandom(100001)
+    (tmp_path / 'a').write_bytes(text)
+    fake(here, 'pieces', tmp_path / 'a', 100001, 4096, 'module', tmp_path / 'a', 0, 100001, 'again', 1, 'pieces', tmp_path / 'a', 100001, 50000,
+         'exit', 0, env={'FAKE_BLOB': '524288'})
+    db = only_trace(here)
+    assert sql(db, 'SELECT hash, payload FROM ptx') == [(fnv1a(text), text)]
+    assert sql(db, 'SELECT id, hash, path, why FROM module') == [(1, fnv1a(text), None, None), (2, fnv1a(text), str(tmp_path / 'a'), None)]
+
+
+def test_texts_that_cannot_be_had_say_why(here, tmp_path):
+    f, fifo, gone = tmp_path / 'f', tmp_path / 'fifo', tmp_path / 'gone'
+    f.write_bytes(b'0123456789')
+    os.mkfifo(fifo)
+    fake(here, 'module', gone, 0, 5, 'module', f, 6, 5, 'module', fifo, 0, 5, 'lie', f, 'lie-pieces', f, 'module', 'f', 0, 5, 'module', f, 0, 0,
+         'pieces', f, 10, 4, 'exit', 0, env={'FAKE_BLOB': '4096'})
+    db = only_trace(here)
+    assert sql(db, 'SELECT id, why FROM module WHERE hash IS NULL') == [
+        (1, 'its file is gone'), (2, 'its file has been replaced'), (3, 'its file is no regular file any more'), (4, 'its file has been replaced'),
+        (5, 'its text did not arrive as it was told'), (6, 'its file has no usable name'),
+        (7, 'no PTX for this device: machine code only, or PTX for newer devices')]
+    assert sql(db, 'SELECT payload FROM ptx') == [(b'0123456789',)]
+    assert meta(db)['state'] == 'complete'
+
+
+def test_a_text_that_misses_a_piece(here, tmp_path):
+    """The blob ring holds 4 KiB and the collector is not awake: later pieces find it full."""
+    text = os.urandom(9000)
+    (tmp_path / 'f').write_bytes(text)
+    fake(here, 'pieces', tmp_path / 'f', 9000, 3000, 'exit', 0, env={'FAKE_BLOB': '4096'})
+    db = only_trace(here)
+    assert sql(db, 'SELECT hash, why FROM module') == [(None, 'its text did not arrive')]
+    assert sql(db, 'SELECT sum(texts) FROM lost')[0][0] > 0
+
+
+def test_device_times(here):
+    """Names are texts in the rows, also where the name came later or from another ring; what has no kind is no row."""
+    fake(here, 'name', 1, '_Z3addPfi', 'launch', 1, 'activity', 1, 1, 'copy', 8, 'activity', 2, 0, 'launch', 2, 'activity', 1, 2, 'activity', 0, 0,
+         'activity', 1, 9, 'ring', 1, 'name', 2, 'mul', 'name', 2, 'other', 'cupti', '', 'exit', 0)
+    db = only_trace(here)
+    assert sql(db, 'SELECT * FROM correlation') == [(500 + i, (1 << 40) + i) for i in (1, 2, 3)]
+    kernel = lambda i, call, name: (i, 1, 'kernel', 500 + call, 0, 1, 7, call * 1000 + 100, call * 1000 + 200, name, 2, 2, 2, 3, 3, 3) + (None,) * 7
+    assert sql(db, 'SELECT * FROM activity') == [
+        kernel(1, 1, '_Z3addPfi'), (2, 1, 'copy', 502, 0, 1, 7, 2100, 2200) + (None,) * 11 + (4096, None, None), kernel(3, 3, 'mul'), kernel(4, 3, None)]
+    assert sql(db, 'SELECT l.op, a.id FROM launch l JOIN correlation c USING (external) JOIN activity a ON a.correlation = c.id ORDER BY a.id') == [
+        (1, 1), (3, 3), (3, 4)]
+    m = meta(db)
+    assert (m['cupti'], m['cupti_dropped'], m['cupti_version']) == (None, 12, 130001)
+
+
+def test_no_device_times(here):
+    fake(here, 'cupti', '', 'cupti', 'another client', 'exit', 0)
+    m = meta(only_trace(here))
+    assert (m['cupti'], m['cupti_dropped']) == ('another client', None)
+
+
 # ---- how programs end ---------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize('ending, reason, code', [(('exit', 3), 'exit', 3), (('exit', 300), 'exit', 44), (('_exit', 5), 'ended', None), (('kill',), 'ended', None)])

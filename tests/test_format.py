@@ -5,7 +5,7 @@ import os, re, sqlite3, subprocess, sys
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAGE = os.path.join(TOP, 'docs', 'FORMAT.md')
 BEGIN, END = '<!-- events: written by tests/test_format.py --write -->\n', '<!-- end of events -->\n'
-DETAILS = ('copy', 'memset', 'gemm', 'blas', 'workspace')
+DETAILS = ('copy', 'memset', 'gemm', 'blas', 'workspace', 'launch')
 
 
 def events():

@@ -241,6 +241,7 @@ static int write_start(struct collect *c, char *err, size_t err_len) {
         snprintf(err, err_len, "%s", c->rows.message[0] ? c->rows.message : "the trace is locked by another process");
         return -1;
     }
+    c->rows.pid = c->proc.pid;
     rows_process(&c->rows, (int64_t)c->shown_pid, now);
     int rc = store_meta_set_text(c->db, "acct_version", ACCT_VERSION) |
              store_meta_set_int(c->db, "collector_pid", getpid()) |

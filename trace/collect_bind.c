@@ -46,6 +46,13 @@ void bind_text(sqlite3_stmt *s, int i, const struct ring_text *t) {
     sqlite3_bind_text(s, i, sqlite3_str_finish(out), -1, sqlite3_free);
 }
 
+void bind_blob(sqlite3_stmt *s, int i, const struct ring_text *t) {
+    if (t->bytes)
+        sqlite3_bind_blob(s, i, t->bytes, (int)t->length, SQLITE_STATIC);
+    else
+        sqlite3_bind_null(s, i);
+}
+
 static void bind_field(sqlite3_stmt *s, int i, const struct event_field *f, const struct ring_record *rec,
                        const struct ring_text *text) {
     const unsigned char *p = rec->u.bytes + f->offset;
@@ -68,6 +75,9 @@ static void bind_field(sqlite3_stmt *s, int i, const struct event_field *f, cons
     case EVENT_T_text:
         bind_text(s, i, text);
         break;
+    case EVENT_T_bytes:
+        bind_blob(s, i, text);
+        break;
     default:
         bind_enum(s, i, f->type, *(const uint32_t *)(const void *)p);
     }
@@ -78,7 +88,7 @@ void bind_fields(sqlite3_stmt *s, int first, const struct ring_record *rec) {
     const struct ring_text *text = rec->texts;
     for (uint32_t i = 0; i < info->field_count; i++) {
         bind_field(s, first + (int)i, &info->fields[i], rec, text);
-        text += info->fields[i].type == EVENT_T_text;
+        text += EVENT_T_IN_BLOB(info->fields[i].type);
     }
 }
 

@@ -13,6 +13,7 @@ void bind_i32(sqlite3_stmt *s, int i, int32_t v);
 void bind_constant(sqlite3_stmt *s, int i, const char *text); /* NULL: NULL */
 void bind_enum(sqlite3_stmt *s, int i, enum event_type type, uint32_t v);
 void bind_text(sqlite3_stmt *s, int i, const struct ring_text *t); /* made valid UTF-8 */
+void bind_blob(sqlite3_stmt *s, int i, const struct ring_text *t); /* as it is */
 void bind_json(sqlite3_stmt *s, int i, const struct ring_text *t, char *(*json)(const char *, size_t));
 
 /* All fields of the record, from parameter `first` on. */

@@ -23,6 +23,15 @@ static const char *const stmt_sql[ROWS_STMTS] = {
                      "environment = ?7",
     [ROWS_PROCESS_END] = "UPDATE process SET end_ns = ?1, end_reason = ?2, exit_code = ?3 WHERE id = 1",
     [ROWS_LOST] = "INSERT INTO lost VALUES(NULL, 1, ?1, ?2, ?3, ?4, ?5, ?6)",
+    [ROWS_META] = "INSERT OR REPLACE INTO meta VALUES(?1, ?2)",
+    [ROWS_PTX] = "INSERT OR IGNORE INTO ptx VALUES(?1, ?2, ?3, ?4)",
+    [ROWS_MODULE] = "INSERT INTO module VALUES(?1, 1, ?2, ?3, NULL, ?4, ?5) ON CONFLICT(id) DO NOTHING",
+    [ROWS_MODULE_TEXT] = "UPDATE module SET hash = ?2, why = ?3 WHERE id = ?1 AND hash IS NULL",
+    [ROWS_KERNEL] = "INSERT OR REPLACE INTO kernel VALUES(?1, 1, ?2, ?3, ?4, NULL, ?5, ?6, ?7, ?8, ?9)",
+    [ROWS_CORRELATION] = "INSERT OR REPLACE INTO correlation VALUES(?1, ?2)",
+    [ROWS_ACTIVITY] = "INSERT INTO activity VALUES(NULL, 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, "
+                      "?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
+    [ROWS_ACTIVITY_NAME] = "UPDATE activity SET name = ?2 WHERE id = ?1",
     [ROWS_BEGIN] = "BEGIN IMMEDIATE",
     [ROWS_COMMIT] = "COMMIT",
 };
@@ -40,7 +49,7 @@ static void stop(struct rows *r, const char *reason, const char *message) {
     r->pending = r->rows = 0;
 }
 
-static int step(struct rows *r, sqlite3_stmt *stmt) {
+int rows_step(struct rows *r, sqlite3_stmt *stmt) {
     if (r->stopped) return -1;
     int rc = sqlite3_step(stmt);
     sqlite3_reset(stmt);
@@ -75,7 +84,7 @@ static void alloc_changed(void *context, int64_t birth, int64_t death, uint64_t 
     sqlite3_bind_int64(s, 1, birth);
     bind_id(s, 2, (int64_t)end_ns);
     bind_id(s, 3, death);
-    step(r, s);
+    rows_step(r, s);
 }
 
 static void stream_changed(void *context, int64_t birth, int64_t death, uint64_t end_ns) {
@@ -84,7 +93,7 @@ static void stream_changed(void *context, int64_t birth, int64_t death, uint64_t
     (void)death;
     sqlite3_bind_int64(s, 1, birth);
     bind_id(s, 2, (int64_t)end_ns);
-    step(r, s);
+    rows_step(r, s);
 }
 
 int rows_open(struct rows *r, sqlite3 *db, const char *path, uint64_t max_bytes) {
@@ -95,7 +104,9 @@ int rows_open(struct rows *r, sqlite3 *db, const char *path, uint64_t max_bytes)
         if (event_has_table(e)) rc = prepare_detail(r, e);
     r->allocs = life_new(alloc_changed, r);
     r->streams = life_new(stream_changed, r);
-    if (rc == SQLITE_OK && r->allocs && r->streams) return 0;
+    r->modules = modules_new();
+    r->activities = activities_new();
+    if (rc == SQLITE_OK && r->allocs && r->streams && r->modules && r->activities) return 0;
     snprintf(r->message, sizeof r->message, "%.300s: %s", path, sqlite3_errstr(rc ? rc : SQLITE_NOMEM));
     return -1;
 }
@@ -109,6 +120,10 @@ void rows_close(struct rows *r) {
     life_delete(r->allocs);
     life_delete(r->streams);
     r->allocs = r->streams = NULL;
+    modules_delete(r->modules);
+    activities_delete(r->activities);
+    r->modules = NULL;
+    r->activities = NULL;
 }
 
 int rows_begin(struct rows *r) {
@@ -223,7 +238,7 @@ static void insert_op(struct rows *r, const struct rows_ring *ring, const struct
     sqlite3_bind_int(s, 10, h->status);
     bind_i64(s, 11, sum.bytes);
     bind_id(s, 12, (int64_t)sum.object);
-    step(r, s);
+    rows_step(r, s);
 }
 
 static void insert_detail(struct rows *r, const struct ring_record *rec, int64_t id, int64_t op) {
@@ -232,7 +247,7 @@ static void insert_detail(struct rows *r, const struct ring_record *rec, int64_t
     sqlite3_bind_int64(s, first++, id);
     if (rec->u.hdr.event == ACCT_EV_GEMM) sqlite3_bind_int64(s, first++, op);
     bind_fields(s, first, rec);
-    step(r, s);
+    rows_step(r, s);
 }
 
 static void add_alloc(struct rows *r, const struct ring_record *rec, int64_t id) {
@@ -249,7 +264,7 @@ static void add_alloc(struct rows *r, const struct ring_record *rec, int64_t id)
     else
         sqlite3_bind_int64(s, 6, (int64_t)a->hdr.stream);
     sqlite3_bind_int64(s, 7, (int64_t)a->hdr.end_ns);
-    if (step(r, s) == 0) life_birth(r->allocs, a->address, a->hdr.end_ns, id);
+    if (rows_step(r, s) == 0) life_birth(r->allocs, a->address, a->hdr.end_ns, id);
 }
 
 static void end_alloc(struct rows *r, const struct ring_record *rec, int64_t id) {
@@ -269,7 +284,7 @@ static void change_stream(struct rows *r, const struct ring_record *rec, int64_t
     sqlite3_bind_int64(s, 4, e->flags);
     bind_i32(s, 5, e->priority);
     sqlite3_bind_int64(s, 6, (int64_t)e->hdr.end_ns);
-    if (step(r, s) == 0) life_birth(r->streams, e->hdr.stream, e->hdr.end_ns, id);
+    if (rows_step(r, s) == 0) life_birth(r->streams, e->hdr.stream, e->hdr.end_ns, id);
 }
 
 static void call(struct rows *r, struct rows_ring *ring, const struct ring_record *rec) {
@@ -294,7 +309,7 @@ void rows_process(struct rows *r, int64_t pid, uint64_t start_ns) {
     sqlite3_clear_bindings(s);
     sqlite3_bind_int64(s, 1, pid);
     sqlite3_bind_int64(s, 3, (int64_t)start_ns);
-    step(r, s);
+    rows_step(r, s);
 }
 
 static void process(struct rows *r, const struct ring_record *rec) {
@@ -307,7 +322,7 @@ static void process(struct rows *r, const struct ring_record *rec) {
     bind_text(s, 5, &rec->texts[2]);
     bind_json(s, 6, &rec->texts[1], text_json_array);
     bind_json(s, 7, &rec->texts[3], text_json_object);
-    if (step(r, s) || !p->utc_ns) return;
+    if (rows_step(r, s) || !p->utc_ns) return;
     store_meta_set_int(r->db, "start_mono_ns", (int64_t)p->hdr.start_ns);
     store_meta_set_int(r->db, "start_utc_ns", (int64_t)p->utc_ns);
 }
@@ -316,7 +331,7 @@ static void thread(struct rows *r, struct rows_ring *ring, const struct ring_rec
     sqlite3_stmt *s = r->stmt[ROWS_THREAD];
     bind_fields(s, 1, rec);
     sqlite3_bind_int64(s, 3, (int64_t)rec->u.hdr.start_ns);
-    ring->thread = step(r, s) ? 0 : sqlite3_last_insert_rowid(r->db);
+    ring->thread = rows_step(r, s) ? 0 : sqlite3_last_insert_rowid(r->db);
     ring->last_op = 0;
 }
 
@@ -349,7 +364,7 @@ int rows_lost(struct rows *r, int64_t thread_id, int64_t records, int64_t texts,
     bind_id(s, 4, (int64_t)first_ns);
     bind_id(s, 5, (int64_t)last_ns);
     bind_constant(s, 6, reason);
-    return step(r, s);
+    return rows_step(r, s);
 }
 
 void rows_process_end(struct rows *r, uint64_t end_ns, const char *reason, int exit_code) {
@@ -357,7 +372,7 @@ void rows_process_end(struct rows *r, uint64_t end_ns, const char *reason, int e
     bind_id(s, 1, (int64_t)end_ns);
     bind_constant(s, 2, reason);
     bind_i32(s, 3, exit_code < 0 ? ACCT_NULL_I32 : exit_code);
-    step(r, s);
+    rows_step(r, s);
 }
 
 static void fact(struct rows *r, struct rows_ring *ring, const struct ring_record *rec) {
@@ -370,14 +385,25 @@ static void fact(struct rows *r, struct rows_ring *ring, const struct ring_recor
         break;
     case ACCT_EV_API:
         bind_fields(r->stmt[ROWS_API], 1, rec);
-        step(r, r->stmt[ROWS_API]);
+        rows_step(r, r->stmt[ROWS_API]);
         break;
     case ACCT_EV_DEVICE:
         bind_fields(r->stmt[ROWS_DEVICE], 1, rec);
-        step(r, r->stmt[ROWS_DEVICE]);
+        rows_step(r, r->stmt[ROWS_DEVICE]);
         break;
     case ACCT_EV_LOST:
         lost(r, ring, rec);
+        break;
+    case ACCT_EV_MODULE:
+    case ACCT_EV_MODULE_PART:
+    case ACCT_EV_KERNEL:
+        modules_record(r, rec);
+        break;
+    case ACCT_EV_CUPTI:
+    case ACCT_EV_NAME:
+    case ACCT_EV_CORRELATION:
+    case ACCT_EV_ACTIVITY:
+        activities_record(r, rec);
         break;
     default:
         break;

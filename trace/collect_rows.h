@@ -6,7 +6,10 @@
 
 #include <stdint.h>
 #include <sqlite3.h>
+#include <sys/types.h>
+#include "trace/collect_activity.h"
 #include "trace/collect_life.h"
+#include "trace/collect_modules.h"
 #include "trace/ring_read.h"
 
 /* What is known of one ring, from its owner's THREAD record on. */
@@ -30,6 +33,14 @@ enum rows_stmt {
     ROWS_PROCESS,
     ROWS_PROCESS_END,
     ROWS_LOST,
+    ROWS_META,
+    ROWS_PTX,
+    ROWS_MODULE,
+    ROWS_MODULE_TEXT,
+    ROWS_KERNEL,
+    ROWS_CORRELATION,
+    ROWS_ACTIVITY,
+    ROWS_ACTIVITY_NAME,
     ROWS_BEGIN,
     ROWS_COMMIT,
     ROWS_STMTS
@@ -40,6 +51,9 @@ struct rows {
     const char *path; /* the caller's */
     sqlite3_stmt *stmt[ROWS_STMTS], *detail[ACCT_EV_COUNT];
     struct life *allocs, *streams;
+    struct modules *modules;
+    struct activities *activities;
+    pid_t pid; /* of the program as we see it, whose files modules are read from; 0: not known. The caller sets it */
     int64_t next_id;
     int in_transaction;
     uint64_t pending; /* calls in the open transaction */
@@ -61,6 +75,9 @@ void rows_close(struct rows *r);
 int rows_begin(struct rows *r);
 /* 0; or 1: locked, the transaction stays open, try again later. */
 int rows_commit(struct rows *r);
+
+/* Runs a prepared statement and resets it. 0, or -1: storing has stopped. For the files of this room. */
+int rows_step(struct rows *r, sqlite3_stmt *stmt);
 
 void rows_process(struct rows *r, int64_t pid, uint64_t start_ns);
 void rows_record(struct rows *r, struct rows_ring *ring, struct ring_record *record);

@@ -15,6 +15,7 @@ enum event_type {
     EVENT_T_i32,
     EVENT_T_f64,
     EVENT_T_text,
+    EVENT_T_bytes,
     EVENT_T_e_memory,
     EVENT_T_e_direction,
     EVENT_T_e_dtype,
@@ -31,6 +32,7 @@ enum event_type {
     EVENT_TYPES
 };
 #define EVENT_T_FIRST_ENUM EVENT_T_e_memory
+#define EVENT_T_IN_BLOB(t) ((t) == EVENT_T_text || (t) == EVENT_T_bytes) /* a struct acct_text on the wire */
 
 enum event_class { EVENT_CLASS_INFO, EVENT_CLASS_OP };
 

@@ -98,7 +98,7 @@ static void make_checks(void) {
         struct checks *c = &checks[e];
         for (uint32_t i = 0; i < info->field_count; i++) {
             const struct event_field *f = &info->fields[i];
-            if (f->type == EVENT_T_text)
+            if (EVENT_T_IN_BLOB(f->type))
                 c->texts[c->text_count++] = (uint16_t)f->offset;
             else if (f->type >= EVENT_T_FIRST_ENUM) {
                 c->enum_types[c->enum_count] = (uint8_t)f->type;
@@ -111,7 +111,7 @@ static void make_checks(void) {
 
 /* make_checks stays within its arrays: counted at compile time. */
 #define EVENT(N, n, c, doc) _Static_assert(0
-#define FIELD(N, t, f, doc) +(EVENT_T_##t == EVENT_T_text)
+#define FIELD(N, t, f, doc) +EVENT_T_IN_BLOB(EVENT_T_##t)
 #define END(N) <= RING_TEXTS, "RING_TEXTS is too small for " #N);
 #include "trace/events.def"
 #define EVENT(N, n, c, doc) _Static_assert(0

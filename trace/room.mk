@@ -39,7 +39,7 @@ LIBS_collect_name = $(STORE_LIBS)
 
 # Fuzzers (clang only). `make fuzz` runs each of $(FUZZERS) for FUZZ_SECONDS; make check does so briefly.
 FUZZ_SECONDS ?= 60
-FUZZ_RING_SRC := tests/fuzz/fuzz_ring.c trace/ring.c trace/ring_read.c trace/collect_rows.c trace/collect_bind.c trace/collect_life.c trace/collect_text.c $(STORE_SRC)
+FUZZ_RING_SRC := tests/fuzz/fuzz_ring.c trace/ring.c trace/ring_read.c trace/collect_rows.c trace/collect_bind.c trace/collect_life.c trace/collect_text.c trace/collect_modules.c trace/collect_activity.c $(STORE_SRC)
 $(BUILD)/fuzz/fuzz_ring: $(FUZZ_RING_SRC) $(wildcard trace/*.h) trace/events.def $(BUILD)/gen/store_schema.h
 	@mkdir -p $(@D)
 	$(CLANG) $(CPPFLAGS_ALL) -std=c11 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined $(FUZZ_RING_SRC) -o $@ $(STORE_LIBS)

@@ -44,9 +44,9 @@ static void write_image(void) {
         must(r != NULL, "the ring is too small for every event");
         memset(r + sizeof(struct acct_rec), 0, info->bytes - sizeof(struct acct_rec));
         for (uint32_t i = 0; i < info->field_count; i++) {
-            struct acct_text text = info->fields[i].type == EVENT_T_text ? ring_text(&w, "A=\xc3\xa4\0\"b", 7)
-                                                                         : (struct acct_text){1, 1, 0};
-            size_t n = info->fields[i].type == EVENT_T_text ? sizeof text : 4;
+            struct acct_text text = EVENT_T_IN_BLOB(info->fields[i].type) ? ring_text(&w, "A=\xc3\xa4\0\"b", 7)
+                                                                          : (struct acct_text){1, 1, 0};
+            size_t n = EVENT_T_IN_BLOB(info->fields[i].type) ? sizeof text : 4;
             memcpy(r + info->fields[i].offset, &text, n);
         }
     }
