@@ -63,7 +63,7 @@ objs = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 ALL :=
 BENCHES :=
 TEST_PROGRAMS :=
-include $(wildcard */room.mk)
+include $(sort $(wildcard */room.mk))
 
 .PHONY: all deps demo check bench install uninstall clean help format asan ubsan tsan unit
 all: $(ALL)

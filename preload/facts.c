@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include "acct/vgpu.h"
+#include "cupti/cupti.h"
 #include "preload/hook.h"
 #include "preload/real.h"
 #include "preload/sys.h"
@@ -159,7 +160,7 @@ static void describe(struct ring_writer *w, struct acct_ev_device *r, int ordina
     r->cc_minor = attribute(ask, ATTR_CC_MINOR, ordinal);
     r->sm_count = attribute(ask, ATTR_SM_COUNT, ordinal);
     r->clock_khz = attribute(ask, ATTR_CLOCK_RATE, ordinal);
-    r->clock = ACCT_clock_HOST; /* until device times are captured */
+    r->clock = cupti_on() ? ACCT_clock_GPU : ACCT_clock_HOST; /* a virtual GPU says itself what its times are */
     r->peak_fp32 = r->peak_fp64 = NAN;
     r->peak_source = ring_text(w, NULL, 0);
     tell_virtual(w, r);

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include "cupti/cupti.h"
 #include "preload/facts.h"
 #include "preload/real.h"
 #include "preload/sys.h"
@@ -21,7 +22,7 @@ static void tell_thread(struct hook_thread *t) {
     ring_commit(&t->writer);
 }
 
-/* Claims a ring and introduces the thread in it. 0: all rings are taken. */
+/* Claims a ring. 0: all rings are taken. */
 static int take_ring(struct hook_thread *t) {
     t->ring = facts_claim_ring(life_trace.control);
     if (t->ring < 0) return 0;
@@ -34,12 +35,29 @@ static int take_ring(struct hook_thread *t) {
     return 1;
 }
 
+/* ---- device times: the thread that fetches them is the tool's own, with a ring of its own ---- */
+
+static int take_tools_ring(struct ring_writer *w) {
+    struct hook_thread *t = &hook_thread;
+    if (!take_ring(t)) return -1;
+    tell_thread(t);
+    *w = t->writer;
+    return t->ring;
+}
+
+static void be_tools_thread(void) {
+    hook_nest(1);
+}
+
+static const struct cupti_host cupti_host = {take_tools_ring, be_tools_thread, real_find_quietly};
+
 /* The first ring of a trace begins with the process. */
 static int take_first_ring(void *arg) {
     struct hook_thread *t = arg;
     if (!take_ring(t)) return 0;
     facts_tell_process(&t->writer);
     tell_thread(t);
+    cupti_start(&cupti_host, &t->writer);
     return 1;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include "acct/env.h"
+#include "cupti/cupti.h"
 #include "preload/hook.h"
 #include "preload/rendezvous.h"
 #include "preload/say.h"
@@ -145,6 +146,7 @@ static void at_exit(int status, void *unused) {
     int saved = errno;
     if ((uint32_t)sys_getpid() != c->pid)
         return; /* the child of a vfork that calls exit(): it runs in its parent's memory */
+    cupti_stop();
     atomic_store_explicit(&c->exit_status, status, memory_order_relaxed);
     atomic_store_explicit(&c->exit_known, 1, memory_order_release);
     atomic_store_explicit(&c->program_state, ACCT_PROGRAM_EXITING, memory_order_release);

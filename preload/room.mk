@@ -1,8 +1,8 @@
 # libacct.so: what runs inside the traced program. The wrappers are made from the CUDA headers at build time.
 PRELOAD_GEN := $(addprefix $(BUILD)/gen/,api.h api_names.c wrap_cudart.c wrap_cublas.c libacct.map)
-PRELOAD_OBJ := $(call objs,$(addprefix preload/,life.c hook.c facts.c rendezvous.c spawn.c say.c real.c fill_runtime.c fill_blas.c) trace/ring.c) \
+PRELOAD_OBJ := $(call objs,$(addprefix preload/,life.c hook.c facts.c rendezvous.c spawn.c say.c real.c fill_runtime.c fill_blas.c) trace/ring.c $(CUPTI_SRC)) \
 	$(addprefix $(BUILD)/obj/gen/,api_names.o wrap_cudart.o wrap_cublas.o)
-PRELOAD_ROOM_OBJ := $(filter-out $(BUILD)/obj/trace/%,$(PRELOAD_OBJ))
+PRELOAD_ROOM_OBJ := $(filter-out $(BUILD)/obj/trace/% $(BUILD)/obj/cupti/%,$(PRELOAD_OBJ))
 
 $(PRELOAD_GEN) &: preload/gen_wrappers.py preload/api.table $(CUDA_INC)/cuda_runtime_api.h $(CUDA_INC)/cublas_api.h
 	@mkdir -p $(BUILD)/gen

@@ -66,17 +66,24 @@ static inline int acct_env_parse_bool(const char *s, uint64_t *out) {
     return 0;
 }
 
-/* Value of a variable of type bool, int, bytes or ms (in the type's unit). 0; or -1 if the text is malformed, and then
- * *out is the default, so that a caller may go on after telling the user. */
+/* "auto" is 1, "off" 0; or -1. */
+static inline int acct_env_parse_auto(const char *s, uint64_t *out) {
+    *out = !strcmp(s, "auto");
+    return *out || !strcmp(s, "off") ? 0 : -1;
+}
+
+static inline int acct_env_parse(const char *type, const char *s, uint64_t *out) {
+    if (!strcmp(type, "bool")) return acct_env_parse_bool(s, out);
+    if (!strcmp(type, "auto")) return acct_env_parse_auto(s, out);
+    return acct_env_parse_number(s, !strcmp(type, "bytes"), out);
+}
+
+/* Value of a variable of type bool, auto, int, bytes or ms (in the type's unit). 0; or -1 if the text is malformed, and
+ * then *out is the default, so that a caller may go on after telling the user. */
 static inline int acct_env_number(enum acct_env_name v, uint64_t *out) {
     const struct acct_env_entry *e = acct_env_entry(v);
-    int boolean = !strcmp(e->type, "bool"), suffix = !strcmp(e->type, "bytes");
-    const char *s = acct_env_text(v);
-    if ((boolean ? acct_env_parse_bool(s, out) : acct_env_parse_number(s, suffix, out)) == 0) return 0;
-    if (boolean)
-        acct_env_parse_bool(e->fallback, out);
-    else
-        acct_env_parse_number(e->fallback, suffix, out);
+    if (acct_env_parse(e->type, acct_env_text(v), out) == 0) return 0;
+    acct_env_parse(e->type, e->fallback, out);
     return -1;
 }
 
