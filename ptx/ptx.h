@@ -14,17 +14,19 @@
 /* ---- types and spaces -------------------------------------------------------------------------------------------- */
 /*  TYPE(NAME, "text", bits, kind)   kind: B untyped bits, U unsigned, S signed, F float, X2 two floats packed, P
  * predicate */
-#define PTX_TYPES(TYPE)                                                                                           \
-    TYPE(NONE, "", 0, NONE)                                                                                       \
-    TYPE(PRED, "pred", 1, P)                                                                                      \
-    TYPE(B8, "b8", 8, B)                                                                                          \
-    TYPE(B16, "b16", 16, B) TYPE(B32, "b32", 32, B) TYPE(B64, "b64", 64, B) TYPE(B128, "b128", 128, B)            \
-        TYPE(U8, "u8", 8, U) TYPE(U16, "u16", 16, U) TYPE(U32, "u32", 32, U) TYPE(U64, "u64", 64, U)              \
-            TYPE(S8, "s8", 8, S) TYPE(S16, "s16", 16, S) TYPE(S32, "s32", 32, S) TYPE(S64, "s64", 64, S)          \
-                TYPE(F16, "f16", 16, F) TYPE(BF16, "bf16", 16, F) TYPE(F32, "f32", 32, F) TYPE(F64, "f64", 64, F) \
-                    TYPE(TF32, "tf32", 32, F) TYPE(F16X2, "f16x2", 32, X2) TYPE(BF16X2, "bf16x2", 32, X2)         \
-                        TYPE(F32X2, "f32x2", 64, X2) TYPE(U16X2, "u16x2", 32, U) TYPE(S16X2, "s16x2", 32, S)      \
-                            TYPE(E4M3X2, "e4m3x2", 16, X2) TYPE(E5M2X2, "e5m2x2", 16, X2)
+/* clang-format off */
+#define PTX_TYPES(TYPE)                                                                                              \
+    TYPE(NONE, "", 0, NONE)                                                                                          \
+    TYPE(PRED, "pred", 1, P)                                                                                         \
+    TYPE(B8, "b8", 8, B) TYPE(B16, "b16", 16, B) TYPE(B32, "b32", 32, B) TYPE(B64, "b64", 64, B)                     \
+    TYPE(B128, "b128", 128, B)                                                                                       \
+    TYPE(U8, "u8", 8, U) TYPE(U16, "u16", 16, U) TYPE(U32, "u32", 32, U) TYPE(U64, "u64", 64, U)                     \
+    TYPE(S8, "s8", 8, S) TYPE(S16, "s16", 16, S) TYPE(S32, "s32", 32, S) TYPE(S64, "s64", 64, S)                     \
+    TYPE(F16, "f16", 16, F) TYPE(BF16, "bf16", 16, F) TYPE(F32, "f32", 32, F) TYPE(F64, "f64", 64, F)                \
+    TYPE(TF32, "tf32", 32, F)                                                                                        \
+    TYPE(F16X2, "f16x2", 32, X2) TYPE(BF16X2, "bf16x2", 32, X2) TYPE(F32X2, "f32x2", 64, X2)                         \
+    TYPE(U16X2, "u16x2", 32, U) TYPE(S16X2, "s16x2", 32, S) TYPE(E4M3X2, "e4m3x2", 16, X2) TYPE(E5M2X2, "e5m2x2", 16, X2)
+/* clang-format on */
 #define PTX_TYPE_ENUM(N, text, bits, kind) PTX_##N,
 enum ptx_type { PTX_TYPES(PTX_TYPE_ENUM) PTX_TYPE_COUNT };
 enum ptx_type_kind { PTX_KIND_NONE, PTX_KIND_P, PTX_KIND_B, PTX_KIND_U, PTX_KIND_S, PTX_KIND_F, PTX_KIND_X2 };
@@ -233,14 +235,22 @@ struct ptx_instr {
     uint8_t lut;                 /* lop3's table, an operand in the text */
     uint8_t dsts, srcs;          /* numbers of operands */
     bool guard_negated;
-    uint32_t modifiers;        /* enum ptx_modifier */
-    int32_t guard;             /* register of @p; -1: none */
-    int32_t line, column;      /* of the text, from 1 */
-    int32_t callee;            /* call: number of a function in the module (perhaps without body); -1: indirect */
+    uint32_t modifiers;   /* enum ptx_modifier */
+    int32_t guard;        /* register of @p; -1: none */
+    int32_t line, column; /* of the text, from 1 */
+    /* call: number of a function in the module (perhaps without body). -1: indirect, and the first source is the
+     * register with the function's address. All other operands are PTX_SYMBOLs of .param variables of this function: as
+     * many as the callee has parameters and return values, of the same sizes (an indirect callee's are not checked). */
+    int32_t callee;
     int32_t target;            /* bra: block; -1 */
     int32_t targets0, targets; /* brx: its blocks, in ptx_function.branch_targets */
     struct ptx_operand *dst, *src;
 };
+
+/* Type of operand number n (of the destinations, or of the sources): what the parser has checked it against. An address
+ * has none. mov of a vector: of the whole; ld, st: of an element. */
+enum ptx_type ptx_operand_type(const struct ptx_instr *i, bool dst, unsigned n);
+bool ptx_is_address(const struct ptx_instr *i, unsigned n); /* source n is a PTX_ADDRESS */
 
 /* ---- variables, functions, modules ------------------------------------------------------------------------------- */
 struct ptx_reloc {     /* an initialiser that is an address */
@@ -249,8 +259,9 @@ struct ptx_reloc {     /* an initialiser that is an address */
     int64_t offset;
     bool generic; /* generic(name): a generic address */
 };
-/* A variable. Numbers below module->vars are the module's; a function's own (parameters, shared, local, .param of
- * calls) follow from module->vars on: ptx_var_of finds both. */
+/* A variable. Numbers below module->var_count are the module's, with the .shared, .global and .const ones that are
+ * declared in functions; a function's own (parameters, local, .param of calls) follow from module->var_count on:
+ * ptx_var_of finds both. */
 struct ptx_var {
     const char *name;
     uint8_t space, type;
@@ -285,7 +296,7 @@ struct ptx_function {
     bool declared_only; /* no body: vprintf, __assertfail, malloc, or another unit's */
     const char *error;  /* "line 12: unknown opcode 'foo'": cannot be used; NULL: fine */
     int32_t line;
-    struct ptx_var *vars; /* parameters first, then return values, then the rest */
+    struct ptx_var *vars; /* parameters, then return values (behind them in the parameter buffer), then the rest */
     int32_t var_count, params, returns;
     uint32_t param_bytes; /* of the parameter buffer */
     struct ptx_reg *regs;
