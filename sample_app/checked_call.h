@@ -1,5 +1,6 @@
 /* Every CUDA and cuBLAS call of `train` stands in CHECK() or CALL(): a failure ends the program with one line that
- * names the file, the line and the call. CALL() also counts: see truth.h for which calls have a number. */
+ * names the file, the line and the call. CALL() also counts: see truth.h for which calls have a number. LAUNCH() is
+ * CALL() for a kernel: whether a launch was accepted is what cudaGetLastError says. */
 #ifndef TRAIN_CHECKED_CALL_H
 #define TRAIN_CHECKED_CALL_H
 
@@ -19,5 +20,6 @@ void check_cublas(cublasStatus_t status, const char *file, int line, const char 
 #define CHECK(call) \
     _Generic((call), cudaError_t : check_cuda, cublasStatus_t : check_cublas)((call), __FILE__, __LINE__, #call)
 #define CALL(call) (truth_count_call(), CHECK(call))
+#define LAUNCH(call) (truth_count_call(), (call), check_cuda(cudaGetLastError(), __FILE__, __LINE__, #call))
 
 #endif

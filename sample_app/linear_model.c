@@ -6,38 +6,19 @@
 
 #include "sample_app/checked_call.h"
 #include "sample_app/counter_rng.h"
+#include "sample_app/row_major.h"
+
+static struct linear_model *linear(struct model *m) {
+    return (struct linear_model *)m;
+}
+static const struct linear_model *linear_const(const struct model *m) {
+    return (const struct linear_model *)m;
+}
 
 /* ---- memory ---------------------------------------------------------------------------------------------- */
 
-static float *device_alloc(const char *name, const char *class, size_t floats) {
-    float *p;
-    CALL(cudaMalloc((void **)&p, floats * sizeof(float)));
-    truth_allocated(name, class, p, floats * sizeof(float));
-    return p;
-}
-
-static void device_free(float *p) {
-    CALL(cudaFree(p));
-    truth_released(p);
-}
-
-/* A single tensor is called `name`, several `name`1, `name`2, …; what lies together is called by its class. */
-static struct tensors tensors_alloc(const char *name, const char *class, int count, size_t n, bool together) {
-    struct tensors t = {.count = count, .n = n, .together = together};
-    t.at = calloc(count, sizeof *t.at);
-    if (!t.at) die(EXIT_RUN_TIME, "out of host memory");
-    if (together) t.at[0] = device_alloc(class, class, count * n);
-    for (int i = 0; i < count; i++) {
-        char numbered[24];
-        snprintf(numbered, sizeof numbered, count > 1 ? "%s%d" : "%s", name, i + 1);
-        t.at[i] = together ? t.at[0] + i * n : device_alloc(numbered, class, n);
-    }
-    return t;
-}
-
-static void tensors_free(struct tensors *t) {
-    for (int i = 0; i < (t->together && t->count ? 1 : t->count); i++) device_free(t->at[i]);
-    free(t->at);
+static struct tensors tensors_of(const char *name, const char *class, int count, size_t n, bool together) {
+    return tensors_create(class, "", &(struct tensor_spec){name, count, n}, 1, together);
 }
 
 /* Normal numbers of standard deviation `std`, those beyond ±3 std drawn again. */
@@ -53,52 +34,59 @@ static void fill_truncated_normal(float *w, size_t n, double std, uint64_t key) 
 
 static void init_weights(struct linear_model *m, double std, uint64_t seed) {
     uint64_t key = rng_bits(seed, RNG_WEIGHTS);
-    float *w = malloc(m->W.n * sizeof *w); /* (D, D) on the host */
+    size_t n = (size_t)m->D * m->D;
+    float *w = malloc(n * sizeof *w); /* (D, D) on the host */
     if (!w) die(EXIT_RUN_TIME, "out of host memory for a tensor of weights");
     for (int l = 0; l < m->L; l++) {
-        fill_truncated_normal(w, m->W.n, std, rng_bits(key, l));
-        CALL(cudaMemcpy(m->W.at[l], w, m->W.n * sizeof *w, cudaMemcpyHostToDevice));
+        fill_truncated_normal(w, n, std, rng_bits(key, l));
+        CALL(cudaMemcpy(m->W.at[l], w, n * sizeof *w, cudaMemcpyHostToDevice));
     }
     free(w);
 }
 
-void linear_create(struct linear_model *m, struct linear_shape shape) {
-    int B = shape.B, D = shape.D, L = shape.L;
+static struct model *linear_create(const struct train_options *o) {
+    struct linear_model *m = calloc(1, sizeof *m);
+    if (!m) die(EXIT_RUN_TIME, "out of host memory");
+    int B = m->B = (int)o->batch, D = m->D = (int)o->dim, L = m->L = (int)o->layers;
     size_t DD = (size_t)D * D, BD = (size_t)B * D;
-    *m = (struct linear_model){.B = B, .D = D, .L = L};
-    CHECK(cudaStreamCreate(&m->stream));
-    CHECK(cublasCreate(&m->cublas));
-    CHECK(cublasSetStream(m->cublas, m->stream));
-    m->W = tensors_alloc("W", "param", L, DD, shape.together);
-    m->dW = tensors_alloc("dW", "grad", L, DD, shape.together);
-    if (shape.momentum) m->v = tensors_alloc("v", "optimizer", L, DD, shape.together);
-    m->x = tensors_alloc("x", "input", 1, BD, shape.together);
-    m->h = tensors_alloc("h", "activation", L, BD, shape.together);
-    m->d = tensors_alloc("d", "activation_grad", L < 2 ? L : 2, BD, shape.together);
-    init_weights(m, shape.unscaled ? 1 : 1 / sqrt(D), shape.seed);
-    for (int i = 0; i < (shape.together && m->v.count ? 1 : m->v.count); i++)
-        CALL(cudaMemset(m->v.at[i], 0, (shape.together ? L : 1) * DD * sizeof(float)));
+    bool together = o->alloc == ALLOC_CLASS;
+    m->show_activations = o->show_activations;
+    CHECK(cudaStreamCreate(&m->base.stream));
+    CHECK(cublasCreate(&m->base.cublas));
+    CHECK(cublasSetStream(m->base.cublas, m->base.stream));
+    m->W = tensors_of("W", "param", L, DD, together);
+    m->dW = tensors_of("dW", "grad", L, DD, together);
+    if (o->optimizer == OPTIMIZER_MOMENTUM) m->v = tensors_of("v", "optimizer", L, DD, together);
+    m->x = tensors_of("x", "input", 1, BD, together);
+    m->h = tensors_of("h", "activation", L, BD, together);
+    m->d = tensors_of("d", "activation_grad", L < 2 ? L : 2, BD, together);
+    init_weights(m, o->init == INIT_UNSCALED ? 1 : 1 / sqrt(D), (uint64_t)o->seed);
+    tensors_clear(&m->v, m->base.stream);
     CHECK(cudaDeviceSynchronize());
+    return &m->base;
 }
 
-void linear_destroy(struct linear_model *m) {
-    CHECK(cublasDestroy(m->cublas));
+static void linear_destroy(struct model *model) {
+    struct linear_model *m = linear(model);
+    CHECK(cublasDestroy(model->cublas));
     struct tensors *all[] = {&m->d, &m->h, &m->x, &m->v, &m->dW, &m->W};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) tensors_free(all[i]);
-    CHECK(cudaStreamDestroy(m->stream));
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) tensors_destroy(all[i]);
+    CHECK(cudaStreamDestroy(model->stream));
+    free(m);
 }
 
 /* ---- one step -------------------------------------------------------------------------------------------- */
 
-/* C (M, N) = op(A) (M, K) · op(B) (K, N), row-major. cuBLAS is column-major and so sees every matrix transposed; it is
- * asked for Cᵀ = op(B)ᵀ · op(A)ᵀ, which needs no transposition at all. beta = 0: C is overwritten, never read. */
-static void matmul(cublasHandle_t cublas, cublasOperation_t opA, cublasOperation_t opB, int M, int N, int K,
-                   const float *A, const float *B, float *C) {
-    const float one = 1, zero = 0;
-    int lda = opA == CUBLAS_OP_N ? K : M;
-    int ldb = opB == CUBLAS_OP_N ? N : K;
-    CALL(cublasSgemm(cublas, opB, opA, N, M, K, &one, B, ldb, A, lda, &zero, C, N));
-    truth_flops(2 * (int64_t)M * N * K);
+static void encode_floats(void *slot, const struct batch_form *form, int i, const unsigned char *from) {
+    float *x = (float *)slot + (size_t)i * form->window; /* row i of (B, D) */
+    for (int j = 0; j < form->window; j++) x[j] = from[j] / 127.5f - 1.0f;
+}
+
+static struct batch_form linear_batch_form(const struct train_options *o) {
+    return (struct batch_form){.B = (int)o->batch,
+                               .window = (int)o->dim,
+                               .slot_bytes = (size_t)(o->batch * o->dim) * sizeof(float),
+                               .encode = encode_floats};
 }
 
 static float *activation(struct linear_model *m, int l) { /* h_l (B, D) */
@@ -109,93 +97,123 @@ static float *gradient(struct linear_model *m, int l) { /* d_l = ∂loss/∂h_l 
     return m->d.at[l % m->d.count];
 }
 
-void linear_forward(struct linear_model *m) {
-    int B = m->B, D = m->D;
-    for (int l = 1; l <= m->L; l++) /* h_l (B, D) = h_{l-1} (B, D) · W_l (D, D) */
-        matmul(m->cublas, CUBLAS_OP_N, CUBLAS_OP_N, B, D, D, activation(m, l - 1), m->W.at[l - 1], activation(m, l));
+static void linear_begin(struct model *model, const void *batch) {
+    struct linear_model *m = linear(model);
+    CALL(cudaMemcpyAsync(m->x.at[0], batch, m->x.n[0] * sizeof(float), cudaMemcpyHostToDevice, model->stream));
 }
 
-/* d_L = 2 / (B·D) · (y − x); then Σ d_L² = 4 / (B·D)² · Σ (y − x)² gives the loss. The matrices are handed over as (D,
- * B) columns, which for a sum of two of the same layout is all one. */
-float linear_loss(struct linear_model *m) {
+/* The root mean square of x and of each h_l. */
+static void print_activations(struct linear_model *m) {
+    int BD = m->B * m->D;
+    for (int l = 0; l <= m->L; l++) {
+        float norm;
+        CALL(cublasSnrm2(m->base.cublas, BD, activation(m, l), 1, &norm));
+        printf("activation h%d rms %.6g\n", l, norm / sqrt(BD));
+    }
+    m->show_activations = false;
+}
+
+/* d_L = 2 / (B·D) · (y − x); then Σ d_L² = 4 / (B·D)² · Σ (y − x)² gives the loss, for which it waits. The matrices are
+ * handed over as (D, B) columns, which for a sum of two of the same layout is all one. */
+static float loss_and_gradient(struct linear_model *m) {
     int B = m->B, D = m->D;
     float *d = gradient(m, m->L), squares;
     const float plus = 2 / ((float)B * D), minus = -plus;
-    CALL(cublasSgeam(m->cublas, CUBLAS_OP_N, CUBLAS_OP_N, D, B, &plus, activation(m, m->L), D, &minus, m->x.at[0], D, d,
-                     D));
-    CALL(cublasSdot(m->cublas, B * D, d, 1, d, 1, &squares));
+    CALL(cublasSgeam(m->base.cublas, CUBLAS_OP_N, CUBLAS_OP_N, D, B, &plus, activation(m, m->L), D, &minus, m->x.at[0],
+                     D, d, D));
+    CALL(cublasSdot(m->base.cublas, B * D, d, 1, d, 1, &squares));
     return (float)(squares * ((double)B * D / 4));
 }
 
-void linear_backward(struct linear_model *m) {
+static void linear_forward(struct model *model) {
+    struct linear_model *m = linear(model);
+    int B = m->B, D = m->D;
+    for (int l = 1; l <= m->L; l++) /* h_l (B, D) = h_{l-1} (B, D) · W_l (D, D) */
+        matmul(model->cublas, CUBLAS_OP_N, CUBLAS_OP_N, B, D, D, activation(m, l - 1), m->W.at[l - 1], 0,
+               activation(m, l));
+    if (m->show_activations) print_activations(m);
+    model->loss = loss_and_gradient(m);
+}
+
+static void linear_backward(struct model *model) {
+    struct linear_model *m = linear(model);
     int B = m->B, D = m->D;
     for (int l = m->L; l >= 1; l--) {
         float *d_l = gradient(m, l), *h_below = activation(m, l - 1), *W_l = m->W.at[l - 1];
         if (l > 1) /* d_{l-1} (B, D) = d_l (B, D) · W_lᵀ (D, D); the input needs no gradient */
-            matmul(m->cublas, CUBLAS_OP_N, CUBLAS_OP_T, B, D, D, d_l, W_l, gradient(m, l - 1));
+            matmul(model->cublas, CUBLAS_OP_N, CUBLAS_OP_T, B, D, D, d_l, W_l, 0, gradient(m, l - 1));
         /* dW_l (D, D) = h_{l-1}ᵀ (D, B) · d_l (B, D) */
-        matmul(m->cublas, CUBLAS_OP_T, CUBLAS_OP_N, D, D, B, h_below, d_l, m->dW.at[l - 1]);
+        matmul(model->cublas, CUBLAS_OP_T, CUBLAS_OP_N, D, D, B, h_below, d_l, 0, m->dW.at[l - 1]);
     }
 }
 
-/* Tensors that lie together are updated by one call over all of them. */
-static int update_calls(const struct linear_model *m) {
-    return m->W.together ? 1 : m->L;
-}
-static int update_floats(const struct linear_model *m) {
-    return (int)m->W.n * (m->W.together ? m->L : 1);
-}
-
-void linear_update_sgd(struct linear_model *m, float lr) {
-    const float minus_lr = -lr;
-    for (int i = 0; i < update_calls(m); i++)
-        CALL(cublasSaxpy(m->cublas, update_floats(m), &minus_lr, m->dW.at[i], 1, m->W.at[i], 1));
-}
-
-void linear_update_momentum(struct linear_model *m, float lr, float mu) {
-    const float one = 1, minus_lr = -lr;
-    int n = update_floats(m);
-    for (int i = 0; i < update_calls(m); i++) {
-        CALL(cublasSscal(m->cublas, n, &mu, m->v.at[i], 1));
-        CALL(cublasSaxpy(m->cublas, n, &one, m->dW.at[i], 1, m->v.at[i], 1));
-        CALL(cublasSaxpy(m->cublas, n, &minus_lr, m->v.at[i], 1, m->W.at[i], 1));
+/* sgd: W −= lr·dW. momentum: v = mu·v + dW, W −= lr·v. Tensors that lie together are updated by one call over all. */
+static void linear_update(struct model *model, const struct train_options *o, int64_t step) {
+    struct linear_model *m = linear(model);
+    const float one = 1, minus_lr = -(float)o->lr, mu = (float)o->momentum;
+    int n = m->D * m->D * (m->W.together ? m->L : 1);
+    (void)step;
+    for (int i = 0; i < (m->W.together ? 1 : m->L); i++) {
+        float *W = m->W.at[i], *dW = m->dW.at[i], *change = dW;
+        if (o->optimizer == OPTIMIZER_MOMENTUM) {
+            change = m->v.at[i];
+            CALL(cublasSscal(model->cublas, n, &mu, change, 1));
+            CALL(cublasSaxpy(model->cublas, n, &one, dW, 1, change, 1));
+        }
+        CALL(cublasSaxpy(model->cublas, n, &minus_lr, change, 1, W, 1));
     }
 }
 
-/* ---- figures and looks inside ---------------------------------------------------------------------------- */
+static void linear_finish(struct model *model) {
+    CHECK(cudaStreamSynchronize(model->stream));
+}
 
-int64_t linear_parameters(const struct linear_model *m) {
+/* ---- figures --------------------------------------------------------------------------------------------- */
+
+static int64_t linear_samples(const struct train_options *o) {
+    return o->batch;
+}
+
+static int64_t linear_parameters(const struct model *model) {
+    const struct linear_model *m = linear_const(model);
     return (int64_t)m->L * m->D * m->D;
 }
 
 /* Forward L products of 2·B·D·D, weight gradients as many, activation gradients L − 1. */
-int64_t linear_flops(const struct linear_model *m) {
+static int64_t linear_flops(const struct model *model) {
+    const struct linear_model *m = linear_const(model);
     return (3 * (int64_t)m->L - 1) * 2 * m->B * m->D * m->D;
 }
 
-void linear_print_activations(struct linear_model *m) {
-    int BD = m->B * m->D;
-    for (int l = 0; l <= m->L; l++) {
-        float norm;
-        CALL(cublasSnrm2(m->cublas, BD, activation(m, l), 1, &norm));
-        printf("activation h%d rms %.6g\n", l, norm / sqrt(BD));
-    }
+static void linear_print_shape(const struct model *model) {
+    const struct linear_model *m = linear_const(model);
+    printf("linear: layers %d, dim %d, batch %d, %" PRId64 " parameters, %" PRId64 " FLOPs a step in matrix products\n",
+           m->L, m->D, m->B, linear_parameters(model), linear_flops(model));
 }
 
-static int dump_tensors(struct linear_model *m, const struct tensors *t, FILE *file) {
-    float *host = malloc(t->n * sizeof *host);
-    if (!host) die(EXIT_RUN_TIME, "out of host memory for --dump-gradients");
-    for (int i = 0; i < t->count; i++) {
-        CALL(cudaMemcpyAsync(host, t->at[i], t->n * sizeof *host, cudaMemcpyDeviceToHost, m->stream));
-        CHECK(cudaStreamSynchronize(m->stream));
-        fwrite(host, sizeof *host, t->n, file);
-    }
-    free(host);
-    return ferror(file) ? -1 : 0;
-}
-
-int linear_dump(struct linear_model *m, int64_t step, FILE *file) {
+static int linear_dump(struct model *model, int64_t step, FILE *file) {
+    struct linear_model *m = linear(model);
+    const struct tensors *all[] = {&m->x, &m->W, &m->dW};
     fprintf(file, "linear fp32 layers %d dim %d batch %d step %" PRId64 "\n", m->L, m->D, m->B, step);
-    if (dump_tensors(m, &m->x, file) || dump_tensors(m, &m->W, file) || dump_tensors(m, &m->dW, file)) return -1;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (tensors_dump(all[i], file, model->stream)) return -1;
     return fflush(file) ? -1 : 0;
 }
+
+const struct model_kind linear_kind = {
+    .unit = "samples",
+    .window_option = "--dim",
+    .batch_form = linear_batch_form,
+    .units = linear_samples,
+    .create = linear_create,
+    .destroy = linear_destroy,
+    .print_shape = linear_print_shape,
+    .parameters = linear_parameters,
+    .flops = linear_flops,
+    .begin = linear_begin,
+    .forward = linear_forward,
+    .backward = linear_backward,
+    .update = linear_update,
+    .finish = linear_finish,
+    .dump = linear_dump,
+};

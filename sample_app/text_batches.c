@@ -10,15 +10,15 @@
 #include "sample_app/checked_call.h"
 #include "sample_app/counter_rng.h"
 
-struct text text_open(const char *path, size_t window) {
+struct text text_open(const char *path, size_t window, const char *option) {
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st)) die(EXIT_RUN_TIME, "cannot read the text %s: %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode)) die(EXIT_RUN_TIME, "the text %s is not a regular file; give one with --data", path);
     if ((size_t)st.st_size < window)
         die(EXIT_RUN_TIME,
-            "the text %s has %lld bytes, a window needs %zu; give a longer one with --data or take a smaller --dim",
-            path, (long long)st.st_size, window);
+            "the text %s has %lld bytes, a window needs %zu; give a longer one with --data or take a smaller %s", path,
+            (long long)st.st_size, window, option);
     struct text text = {.size = (size_t)st.st_size};
     text.bytes = mmap(NULL, text.size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (text.bytes == MAP_FAILED) die(EXIT_RUN_TIME, "cannot map the text %s: %s", path, strerror(errno));
@@ -26,30 +26,30 @@ struct text text_open(const char *path, size_t window) {
     return text;
 }
 
-void text_batches_create(struct text_batches *b, struct text text, int B, int D, uint64_t seed) {
-    *b = (struct text_batches){.text = text, .B = B, .D = D, .key = rng_bits(seed, RNG_WINDOWS)};
-    CALL(cudaMallocHost((void **)&b->staging, 2 * (size_t)B * D * sizeof(float)));
+void text_batches_create(struct text_batches *b, struct text text, struct batch_form form, uint64_t seed) {
+    *b = (struct text_batches){.text = text, .form = form, .key = rng_bits(seed, RNG_WINDOWS)};
+    CALL(cudaMallocHost((void **)&b->staging, 2 * form.slot_bytes));
     for (int slot = 0; slot < 2; slot++) CHECK(cudaEventCreateWithFlags(&b->copied[slot], cudaEventDisableTiming));
 }
 
-static float *slot_of(const struct text_batches *b, int64_t index) {
-    return b->staging + (size_t)(index % 2) * b->B * b->D;
+static unsigned char *slot_of(const struct text_batches *b, int64_t index) {
+    return b->staging + (size_t)(index % 2) * b->form.slot_bytes;
 }
 
 void text_batches_stage(struct text_batches *b, int64_t index) {
-    float *slot = slot_of(b, index); /* (B, D) */
     CHECK(cudaEventSynchronize(b->copied[index % 2]));
-    uint64_t offsets = b->text.size - b->D + 1; /* the remainder's bias is below offsets / 2^64 */
-    for (int i = 0; i < b->B; i++) {
-        uint64_t window = (uint64_t)index * b->B + i;
-        const unsigned char *from = b->text.bytes + rng_bits(b->key, window) % offsets;
-        for (int j = 0; j < b->D; j++) slot[(size_t)i * b->D + j] = from[j] / 127.5f - 1.0f;
+    uint64_t offsets = b->text.size - b->form.window + 1; /* the remainder's bias is below offsets / 2^64 */
+    for (int i = 0; i < b->form.B; i++) {
+        uint64_t window = (uint64_t)index * b->form.B + i;
+        b->form.encode(slot_of(b, index), &b->form, i, b->text.bytes + rng_bits(b->key, window) % offsets);
     }
 }
 
-void text_batches_copy(struct text_batches *b, int64_t index, float *x, cudaStream_t stream) {
-    size_t bytes = (size_t)b->B * b->D * sizeof(float);
-    CALL(cudaMemcpyAsync(x, slot_of(b, index), bytes, cudaMemcpyHostToDevice, stream));
+const void *text_batches_slot(const struct text_batches *b, int64_t index) {
+    return slot_of(b, index);
+}
+
+void text_batches_copied(struct text_batches *b, int64_t index, cudaStream_t stream) {
     CHECK(cudaEventRecord(b->copied[index % 2], stream));
 }
 

@@ -11,63 +11,96 @@
 
 #include "sample_app/checked_call.h"
 
-static const struct train_options defaults = {
-    .model = MODEL_LINEAR,
-    .optimizer = OPTIMIZER_MOMENTUM,
-    .init = INIT_SCALED,
-    .alloc = ALLOC_TENSOR,
-    .layers = 6,
-    .dim = 256,
-    .batch = 32,
-    .steps = 100,
-    .seed = 1,
-    .print_every = 1,
-    .dump_step = 1,
-    .lr = 0.3,
-    .momentum = 0.9,
-    .data = "/usr/share/common-licenses/GPL-3",
+#define TEXT "/usr/share/common-licenses/GPL-3"
+
+static const struct train_options defaults[] = {
+    [MODEL_GPT] = {.model = MODEL_GPT,
+                   .dtype = DTYPE_FP32,
+                   .optimizer = OPTIMIZER_ADAMW,
+                   .init = INIT_SCALED,
+                   .alloc = ALLOC_TENSOR,
+                   .layers = 4,
+                   .dim = 128,
+                   .heads = 4,
+                   .seq = 64,
+                   .batch = 8,
+                   .steps = 200,
+                   .seed = 1,
+                   .print_every = 1,
+                   .dump_step = 1,
+                   .lr = 0.003,
+                   .momentum = 0.9,
+                   .weight_decay = 0.1,
+                   .data = TEXT},
+    [MODEL_LINEAR] = {.model = MODEL_LINEAR,
+                      .dtype = DTYPE_FP32,
+                      .optimizer = OPTIMIZER_MOMENTUM,
+                      .init = INIT_SCALED,
+                      .alloc = ALLOC_TENSOR,
+                      .layers = 6,
+                      .dim = 256,
+                      .batch = 32,
+                      .steps = 100,
+                      .seed = 1,
+                      .print_every = 1,
+                      .dump_step = 1,
+                      .lr = 0.3,
+                      .momentum = 0.9,
+                      .data = TEXT},
 };
 
 enum kind { KIND_INTEGER, KIND_REAL, KIND_CHOICE, KIND_PATH, KIND_FLAG };
 
+/* The models that an option is for. */
+enum { GPT = 1 << MODEL_GPT, LINEAR = 1 << MODEL_LINEAR, BOTH = GPT | LINEAR };
+
 struct option_row {
     const char *name;
     enum kind kind;
+    int models;
     size_t field;
     double min, max;     /* numbers: the smallest and the largest allowed */
     const char *choices; /* KIND_CHOICE: in the order of the enum, separated by | */
     const char *help;
 };
 
-#define INTEGER(name, field, min, max, help) \
-    { name, KIND_INTEGER, offsetof(struct train_options, field), min, max, NULL, help }
-#define REAL(name, field, min, max, help) \
-    { name, KIND_REAL, offsetof(struct train_options, field), min, max, NULL, help }
-#define CHOICE(name, field, choices, help) \
-    { name, KIND_CHOICE, offsetof(struct train_options, field), 0, 0, choices, help }
-#define PATH(name, field, help) \
-    { name, KIND_PATH, offsetof(struct train_options, field), 0, 0, NULL, help }
-#define FLAG(name, field, help) \
-    { name, KIND_FLAG, offsetof(struct train_options, field), 0, 0, NULL, help }
+#define FIELD(field) offsetof(struct train_options, field)
+#define INTEGER(models, name, field, min, max, help) \
+    { name, KIND_INTEGER, models, FIELD(field), min, max, NULL, help }
+#define REAL(models, name, field, min, max, help) \
+    { name, KIND_REAL, models, FIELD(field), min, max, NULL, help }
+#define CHOICE(models, name, field, choices, help) \
+    { name, KIND_CHOICE, models, FIELD(field), 0, 0, choices, help }
+#define PATH(models, name, field, help) \
+    { name, KIND_PATH, models, FIELD(field), 0, 0, NULL, help }
+#define FLAG(models, name, field, help) \
+    { name, KIND_FLAG, models, FIELD(field), 0, 0, NULL, help }
+
+#define OPTIMIZERS "sgd|momentum|adamw"
 
 static const struct option_row rows[] = {
-    CHOICE("--model", model, "linear|gpt", "linear: h = x·W1·…·WL as an autoencoder; gpt: not available yet"),
-    INTEGER("--layers", layers, 1, 1000, "L, number of weight matrices"),
-    INTEGER("--dim", dim, 1, 32768, "D, width of the layers and bytes of text in a sample"),
-    INTEGER("--batch", batch, 1, 65536, "B, samples in a step"),
-    INTEGER("--steps", steps, 1, 1000000000, "training steps"),
-    CHOICE("--optimizer", optimizer, "sgd|momentum", "the update rule"),
-    REAL("--lr", lr, 0, 1e30, "learning rate"),
-    REAL("--momentum", momentum, 0, 1, "what the velocity keeps in each step (--optimizer momentum)"),
-    INTEGER("--seed", seed, 0, 9e15, "seed of the weights and of the windows of text"),
-    CHOICE("--init", init, "scaled|unscaled", "standard deviation of the weights: 1/sqrt(D), or 1"),
-    CHOICE("--alloc", alloc, "tensor|class", "one cudaMalloc for each tensor, or for each class of memory"),
-    PATH("--data", data, "text to train on"),
-    INTEGER("--print-every", print_every, 1, 1000000000, "print one step in so many"),
-    FLAG("--show-activations", show_activations, "print the rms of each layer's output in the first step"),
-    PATH("--truth", truth, "write the program's own account of buffers, steps and FLOPs as JSON"),
-    PATH("--dump-gradients", dump_gradients, "write x, W and dW of one step (a line of text, then raw fp32)"),
-    INTEGER("--dump-step", dump_step, 1, 1000000000, "the step that --dump-gradients takes"),
+    CHOICE(BOTH, "--model", model, "gpt|linear", "gpt: a transformer; linear: h = x·W1·…·WL as an autoencoder"),
+    INTEGER(BOTH, "--layers", layers, 1, 1000, "L, number of layers"),
+    INTEGER(BOTH, "--dim", dim, 1, 32768, "width of the layers: C (gpt), D (linear: bytes of text in a sample too)"),
+    INTEGER(GPT, "--heads", heads, 1, 1024, "H, attention heads; a divisor of --dim"),
+    INTEGER(GPT, "--seq", seq, 1, 65536, "T, bytes of text in a sequence"),
+    INTEGER(BOTH, "--batch", batch, 1, 65536, "B, sequences (gpt) or samples (linear) in a step"),
+    INTEGER(BOTH, "--steps", steps, 1, 1000000000, "training steps"),
+    CHOICE(BOTH, "--dtype", dtype, "fp32|tf32|bf16|fp16|fp8", "number format; fp32 alone is available yet"),
+    CHOICE(BOTH, "--optimizer", optimizer, OPTIMIZERS, "the update rule; adamw is for gpt alone"),
+    REAL(BOTH, "--lr", lr, 0, 1e30, "learning rate"),
+    REAL(BOTH, "--momentum", momentum, 0, 1, "what the velocity keeps in each step (--optimizer momentum)"),
+    REAL(GPT, "--weight-decay", weight_decay, 0, 1e30, "decay of matrices, times lr (--optimizer adamw)"),
+    INTEGER(BOTH, "--seed", seed, 0, 9e15, "seed of the weights and of the windows of text"),
+    CHOICE(BOTH, "--init", init, "scaled|unscaled", "standard deviation of the weights; see sample_app/README.md"),
+    FLAG(GPT, "--untied", untied, "a matrix of its own for the head, in place of the token embedding"),
+    CHOICE(BOTH, "--alloc", alloc, "tensor|class", "one cudaMalloc for each tensor, or for each class of memory"),
+    PATH(BOTH, "--data", data, "text to train on"),
+    INTEGER(BOTH, "--print-every", print_every, 1, 1000000000, "print one step in so many"),
+    FLAG(LINEAR, "--show-activations", show_activations, "print the rms of each layer's output in the first step"),
+    PATH(BOTH, "--truth", truth, "write the program's own account of buffers, steps and FLOPs as JSON"),
+    PATH(BOTH, "--dump-gradients", dump_gradients, "write batch, weights and gradients of one step (a line, then raw)"),
+    INTEGER(BOTH, "--dump-step", dump_step, 1, 1000000000, "the step that --dump-gradients takes"),
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
@@ -83,9 +116,25 @@ static const char **path_at(struct train_options *o, const struct option_row *r)
 
 /* ---- help ------------------------------------------------------------------------------------------------ */
 
-static void print_default(const struct option_row *r) {
-    struct train_options d = defaults;
-    const char *choice = r->choices;
+/* Choice i of "a|b|c", and its length. */
+static const char *choice_at(const char *choices, int64_t i, int *length) {
+    while (i-- > 0) choices = strchr(choices, '|') + 1;
+    *length = (int)strcspn(choices, "|");
+    return choices;
+}
+
+const char *optimizer_name(int64_t optimizer) {
+    static char name[16];
+    int length;
+    const char *choice = choice_at(OPTIMIZERS, optimizer, &length);
+    snprintf(name, sizeof name, "%.*s", length, choice);
+    return name;
+}
+
+static void print_default(const struct option_row *r, int64_t model) {
+    struct train_options d = defaults[model];
+    const char *choice;
+    int length;
     switch (r->kind) {
     case KIND_INTEGER:
         printf(" [%" PRId64 "]", *integer_at(&d, r));
@@ -94,8 +143,8 @@ static void print_default(const struct option_row *r) {
         printf(" [%g]", *real_at(&d, r));
         break;
     case KIND_CHOICE:
-        for (int64_t i = *integer_at(&d, r); i > 0; i--) choice = strchr(choice, '|') + 1;
-        printf(" [%.*s]", (int)strcspn(choice, "|"), choice);
+        choice = choice_at(r->choices, *integer_at(&d, r), &length);
+        printf(" [%.*s]", length, choice);
         break;
     case KIND_PATH:
         if (*path_at(&d, r)) printf(" [%s]", *path_at(&d, r));
@@ -105,19 +154,22 @@ static void print_default(const struct option_row *r) {
     }
 }
 
-static _Noreturn void print_help(void) {
+static _Noreturn void print_help(int64_t model) {
     static const char *const metavar[] = {"N", "X", "", "FILE", ""};
     printf("Usage: train [OPTION VALUE]...\n"
-           "Trains a small model on a text with CUDA and prints each step's loss and speed.\n\n");
+           "Trains a small model on a text with CUDA and prints each step's loss and speed.\n\n"
+           "Options of --model %s, and their defaults (train --model %s --help: of the other):\n",
+           model == MODEL_GPT ? "gpt" : "linear", model == MODEL_GPT ? "linear" : "gpt");
     for (int i = 0; i < ROWS; i++) {
         const struct option_row *r = &rows[i];
         char left[64];
+        if (!(r->models & 1 << model)) continue;
         snprintf(left, sizeof left, "%s %s", r->name, r->choices ? r->choices : metavar[r->kind]);
-        printf("  %-28s %s", left, r->help);
-        print_default(r);
+        printf("  %-36s %s", left, r->help);
+        print_default(r, model);
         putchar('\n');
     }
-    printf("  %-28s %s\n\nExit code: 0; 1 failed while running; 2 wrong usage.\n", "--help", "this text");
+    printf("  %-36s %s\n\nExit code: 0; 1 failed while running; 2 wrong usage.\n", "--help", "this text");
     exit(fflush(stdout) ? EXIT_RUN_TIME : 0);
 }
 
@@ -181,9 +233,8 @@ static const struct option_row *find_row(const char *argument) {
     die(EXIT_USAGE, "unexpected argument '%s'; see train --help", argument);
 }
 
-/* What no row can check alone. */
-static void check_together(const struct train_options *o) {
-    if (o->model == MODEL_GPT) die(EXIT_USAGE, "--model gpt is not available yet; take --model linear");
+static void check_linear(const struct train_options *o) {
+    if (o->optimizer == OPTIMIZER_ADAMW) die(EXIT_USAGE, "--optimizer adamw is for --model gpt alone");
     if (o->layers * o->dim * o->dim > INT_MAX)
         die(EXIT_USAGE,
             "--layers %" PRId64 " of --dim %" PRId64 " are more than the %d parameters that cuBLAS can index; "
@@ -194,24 +245,68 @@ static void check_together(const struct train_options *o) {
             "--batch %" PRId64 " of --dim %" PRId64 " is more than the %d elements that cuBLAS can index; "
             "take smaller ones",
             o->batch, o->dim, INT_MAX);
+}
+
+/* Kernels number their threads by int: no tensor may have more elements, nor may there be more rows than warps. */
+static void check_gpt(const struct train_options *o) {
+    const int64_t most = INT_MAX - 1024, positions = o->batch * o->seq, rows_of_scores = o->heads * positions;
+    if (o->dim % o->heads) die(EXIT_USAGE, "--heads %" PRId64 " does not divide --dim %" PRId64, o->heads, o->dim);
+    if (4 * o->dim * o->dim > most)
+        die(EXIT_USAGE, "--dim %" PRId64 ": take a smaller one; a matrix has too many elements", o->dim);
+    if (o->seq * o->dim > most || positions > most / 256 || 4 * o->dim > most / positions ||
+        rows_of_scores > most / 32 || o->seq > most / rows_of_scores)
+        die(EXIT_USAGE,
+            "--batch %" PRId64 " of --seq %" PRId64 " with --dim %" PRId64 " and --heads %" PRId64
+            " makes tensors of more than %" PRId64 " elements; take smaller ones",
+            o->batch, o->seq, o->dim, o->heads, most);
+}
+
+/* What no row can check alone. */
+static void check_together(const struct train_options *o) {
+    if (o->dtype != DTYPE_FP32) die(EXIT_USAGE, "--dtype: fp32 alone is available yet; take --dtype fp32");
+    if (o->model == MODEL_GPT)
+        check_gpt(o);
+    else
+        check_linear(o);
     if (o->dump_gradients && o->dump_step > o->steps)
         die(EXIT_USAGE, "--dump-step %" PRId64 " comes after the last of --steps %" PRId64, o->dump_step, o->steps);
 }
 
+/* The value of the option at argv[*i], moved past it. */
+static const char *value_of(const struct option_row *r, char **argv, int *i) {
+    const char *value = strchr(argv[*i], '=');
+    if (r->kind == KIND_FLAG) {
+        if (value) die(EXIT_USAGE, "%s takes no value; see train --help", r->name);
+        return "";
+    }
+    if (value) return value + 1;
+    value = argv[++*i];
+    if (!value) die(EXIT_USAGE, "%s needs a value; see train --help", r->name);
+    return value;
+}
+
+/* The model decides the defaults, and may come last: values are kept, and set over its defaults in the end. */
 struct train_options train_options_parse(int argc, char **argv) {
-    struct train_options o = defaults;
+    struct train_options given = {0};
+    const char *values[ROWS] = {0};
+    int help = 0;
     for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--help")) print_help();
-        const struct option_row *r = find_row(argv[i]);
-        const char *value = strchr(argv[i], '=');
-        if (r->kind == KIND_FLAG) {
-            if (value) die(EXIT_USAGE, "%s takes no value; see train --help", r->name);
-        } else if (value) {
-            value++;
-        } else if (!(value = argv[++i])) {
-            die(EXIT_USAGE, "%s needs a value; see train --help", r->name);
+        if (!strcmp(argv[i], "--help")) {
+            help = 1;
+            continue;
         }
-        set_option(&o, r, value);
+        const struct option_row *r = find_row(argv[i]);
+        const char *value = values[r - rows] = value_of(r, argv, &i);
+        set_option(&given, r, value);
+    }
+    if (help) print_help(given.model);
+    struct train_options o = defaults[given.model];
+    for (int i = 0; i < ROWS; i++) {
+        if (!values[i]) continue;
+        if (!(rows[i].models & 1 << given.model))
+            die(EXIT_USAGE, "%s has no meaning with --model %s", rows[i].name,
+                given.model == MODEL_GPT ? "gpt" : "linear");
+        set_option(&o, &rows[i], values[i]);
     }
     check_together(&o);
     return o;

@@ -4,20 +4,24 @@
 
 #include <stdint.h>
 
-enum model_name { MODEL_LINEAR, MODEL_GPT };
-enum optimizer_name { OPTIMIZER_SGD, OPTIMIZER_MOMENTUM };
-enum init_name { INIT_SCALED, INIT_UNSCALED };
-enum alloc_name { ALLOC_TENSOR, ALLOC_CLASS };
+enum model_choice { MODEL_GPT, MODEL_LINEAR };
+enum dtype_choice { DTYPE_FP32, DTYPE_TF32, DTYPE_BF16, DTYPE_FP16, DTYPE_FP8 };
+enum optimizer_choice { OPTIMIZER_SGD, OPTIMIZER_MOMENTUM, OPTIMIZER_ADAMW };
+enum init_choice { INIT_SCALED, INIT_UNSCALED };
+enum alloc_choice { ALLOC_TENSOR, ALLOC_CLASS };
 
 struct train_options {
-    int64_t model, optimizer, init, alloc; /* of the enums above */
-    int64_t layers, dim, batch, steps, seed, print_every, dump_step;
-    double lr, momentum;
+    int64_t model, dtype, optimizer, init, alloc; /* of the enums above */
+    int64_t layers, dim, heads, seq, batch, steps, seed, print_every, dump_step;
+    double lr, momentum, weight_decay;
     const char *data, *truth, *dump_gradients; /* paths, in argv; NULL: not asked for */
-    int64_t show_activations;
+    int64_t untied, show_activations;          /* flags */
 };
 
-/* The defaults, changed by argv. --help prints and exits 0; anything wrong prints one line and exits 2. */
+/* The model's defaults, changed by argv. --help prints and exits 0; anything wrong prints one line and exits 2. */
 struct train_options train_options_parse(int argc, char **argv);
+
+/* As on the command line. */
+const char *optimizer_name(int64_t optimizer);
 
 #endif

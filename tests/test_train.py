@@ -13,7 +13,7 @@ TEXT = open(TEXT_FILE, 'rb').read()
 
 
 def train(*options, **kw):
-    r = run(TRAIN, *options, env=VGPU, **kw)
+    r = run(TRAIN, '--model', 'linear', *options, env=VGPU, **kw)
     assert r.returncode == 0 and not r.stderr, r
     return r.stdout
 
@@ -221,8 +221,10 @@ FOREVER = ('--steps', '1000000000')  # an error must come before the work
 
 @pytest.mark.parametrize('options,code,says', [
     (['--no-such'], 2, 'unknown option --no-such'),
-    (['--heads', '4'], 2, 'unknown option --heads'),
-    (['--dtype=bf16'], 2, 'unknown option --dtype'),
+    (['--heads', '4'], 2, '--heads has no meaning with --model linear'),
+    (['--untied'], 2, '--untied has no meaning with --model linear'),
+    (['--dtype=bf16'], 2, '--dtype: fp32 alone is available yet'),
+    (['--dtype=int8'], 2, "--dtype: 'int8' is none of fp32|"),
     (['-h'], 2, "unexpected argument '-h'"),
     (['text'], 2, "unexpected argument 'text'"),
     ([''], 2, "unexpected argument ''"),
@@ -239,11 +241,12 @@ FOREVER = ('--steps', '1000000000')  # an error must come before the work
     (['--lr', '-1'], 2, '--lr'),
     (['--momentum', '2'], 2, '--momentum'),
     (['--seed', '-1'], 2, '--seed'),
-    (['--optimizer', 'adamw'], 2, "'adamw' is none of sgd|momentum"),
+    (['--optimizer', 'adamw'], 2, '--optimizer adamw is for --model gpt alone'),
     (['--alloc', 'pool'], 2, "'pool' is none of tensor|class"),
     (['--alloc', ''], 2, "'' is none of"),
     (['--init', 'scale'], 2, "'scale' is none of"),
-    (['--model', 'gpt'], 2, '--model gpt is not available yet'),
+    (['--model', 'gtp'], 2, "'gtp' is none of gpt|linear"),
+    (['--optimizer', 'adam'], 2, "'adam' is none of sgd|momentum|adamw"),
     (['--show-activations=1'], 2, 'takes no value'),
     (['--data', ''], 2, '--data: the file name is empty'),
     (['--layers', '1000', '--dim', '32768'], 2, 'take smaller ones'),
@@ -258,7 +261,7 @@ FOREVER = ('--steps', '1000000000')  # an error must come before the work
 ])
 def test_refuses(options, code, says):
     steps = [] if '--steps' in options else FOREVER
-    r = run(TRAIN, *steps, *options, env=VGPU, timeout=20)
+    r = run(TRAIN, '--model', 'linear', *steps, *options, env=VGPU, timeout=20)
     assert (r.returncode, r.stdout) == (code, '')
     assert re.fullmatch(r'train: .+\n', r.stderr) and says in r.stderr, r.stderr
 
@@ -267,7 +270,7 @@ def test_refuses(options, code, says):
 def test_refuses_a_text_that_is_too_short(tmp_path, size):
     text = tmp_path / 'short'
     text.write_bytes(b'a' * size)
-    r = run(TRAIN, *FOREVER, '--data', text, env=VGPU, timeout=20)
+    r = run(TRAIN, '--model', 'linear', *FOREVER, '--data', text, env=VGPU, timeout=20)
     assert (r.returncode, r.stdout) == (1, '')
     assert re.fullmatch(rf'train: the text {text} has {size} bytes, a window needs 256; .+\n', r.stderr)
 
@@ -283,20 +286,20 @@ def test_a_text_of_one_window_is_enough(tmp_path):
 
 @pytest.mark.parametrize('option', ['--truth', '--dump-gradients'])
 def test_full_disk_is_an_error(option):
-    r = run(TRAIN, '--steps', 1, option, '/dev/full', env=VGPU)
+    r = run(TRAIN, '--model', 'linear', '--steps', 1, option, '/dev/full', env=VGPU)
     assert r.returncode == 1 and r.stderr == 'train: cannot write /dev/full: No space left on device\n'
 
 
 def test_full_disk_on_standard_output_is_an_error():
     with open('/dev/full', 'w') as full:
-        r = run(TRAIN, '--steps', 1, env=VGPU, stdout=full)
+        r = run(TRAIN, '--model', 'linear', '--steps', 1, env=VGPU, stdout=full)
     assert r.returncode == 1 and r.stderr == 'train: cannot write to standard output: No space left on device\n'
 
 
 def test_out_of_device_memory_says_what_to_do():
-    r = run(TRAIN, '--dim', 1024, env={**VGPU, 'ACCT_VGPU_MEMORY': str(32 << 20)}, timeout=20)
+    r = run(TRAIN, '--model', 'linear', '--dim', 1024, env={**VGPU, 'ACCT_VGPU_MEMORY': str(32 << 20)}, timeout=20)
     assert (r.returncode, r.stdout) == (1, '')
-    assert re.fullmatch(r'train: sample_app/linear_model\.c:\d+: cudaMalloc\(.*\): out of memory; take a smaller .*\n', r.stderr), r
+    assert re.fullmatch(r'train: sample_app/device_tensors\.c:\d+: cudaMalloc\(.*\): out of memory; take a smaller .*\n', r.stderr), r
 
 
 @pytest.mark.skipif(os.path.exists('/dev/nvidiactl'), reason='this machine has a GPU')
