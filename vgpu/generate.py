@@ -23,7 +23,7 @@ ap.add_argument('engine', nargs='*')
 args = ap.parse_args()
 
 LIB = args.library
-HEADERS = {'cudart': ['cuda_runtime_api.h', 'cuda_profiler_api.h'], 'cublas': ['cublas_api.h']}[LIB]
+HEADERS = {'cudart': ['cuda_runtime_api.h', 'cuda_profiler_api.h', 'vgpu/vgpu_crt.h'], 'cublas': ['cublas_api.h']}[LIB]
 LEGACY = {'cudart': [], 'cublas': ['cublas.h', 'cublasXt.h']}[LIB]
 NOT_SUPPORTED = {'cudart': 801, 'cublas': 15}[LIB]
 STATUS = {'cudart': 'cudaError_t', 'cublas': 'cublasStatus_t'}[LIB]
@@ -40,7 +40,7 @@ def symbols(flags, *files):
 def prototypes(headers):
     """name → (return type, [(type, name)]) of every function these headers declare, by clang's JSON tree."""
     src = ''.join(f'#include <{h}>\n' for h in headers)
-    run = subprocess.run([args.clang, '-isystem', args.include, '-x', 'c', '-fsyntax-only', '-Xclang', '-ast-dump=json', '-'],
+    run = subprocess.run([args.clang, '-I.', '-isystem', args.include, '-x', 'c', '-fsyntax-only', '-Xclang', '-ast-dump=json', '-'],
                          input=src, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if run.returncode:
         sys.exit(f'generate.py: {args.clang} cannot read {", ".join(headers)} in {args.include}:\n{run.stderr}')

@@ -34,10 +34,10 @@ $(call VGPU_PARTS,cublas) &: vgpu/generate.py $(VGPU_BLAS)
 	$(SAY) "  GEN $@"
 	$(Q)$(VGPU_GENERATE) --library cublas --real $(CUDA_LIB)/libcublas.so.13 --out $(VGPU_GEN)/vgpu_cublas $(VGPU_BLAS)
 
-$(BUILD)/vgpu/libacct-vgpu.so: $(VGPU_ENGINE)
+$(BUILD)/vgpu/libacct-vgpu.so: vgpu/vgpu_engine.map $(VGPU_ENGINE) $$(PTX_OBJ)
 	@mkdir -p $(@D)
 	$(SAY) "  LINK $@"
-	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-Bsymbolic $^ -o $@ -lopenblas -lm -lpthread
+	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-Bsymbolic -Wl,--version-script=$< $(filter %.o,$^) -o $@ -lopenblas $(PTX_LIBS) -lm -lpthread
 $(BUILD)/vgpu/libcudart.so.13: $(VGPU_STANDIN) $(VGPU_OWN) $(BUILD)/obj/gen/vgpu/vgpu_cudart_standin.o $(BUILD)/obj/gen/vgpu/vgpu_cudart_missing.o $(VGPU_GEN)/vgpu_cudart.map
 	@mkdir -p $(@D)
 	$(SAY) "  LINK $@"

@@ -1,5 +1,6 @@
 /* The device as a whole: its properties and settings. */
 #include "vgpu/vgpu_engine.h"
+#include "vgpu/vgpu_run.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -331,6 +332,7 @@ cudaError_t cudaDeviceReset(void) {
     pthread_mutex_unlock(&vgpu_lock);
     vgpu_memory_reset();
     vgpu_host_reset();
+    vgpu_run_reset();
     vgpu_refused = 0;
     vgpu_cudart_note(cudaSuccess);
     return cudaSuccess;

@@ -96,10 +96,15 @@ enum vgpu_side { VGPU_PAGEABLE, VGPU_PINNED, VGPU_MANAGED, VGPU_DEVICE, VGPU_BAD
 /* Where [address, address + bytes) lies; VGPU_BAD: in the device's range but not in one block in use. */
 enum vgpu_side vgpu_side_of(const void *address, size_t bytes);
 bool vgpu_device_can(const void *address, size_t bytes); /* may an operation of the device touch it? bytes 0: yes */
+/* The same, and the range around it that is of one kind: *first, *length. exact: a block of the device ends where the
+ * program asked for it to end. */
+bool vgpu_device_range(const void *address, size_t bytes, bool exact, uint64_t *first, uint64_t *length);
+void vgpu_device_release(void *address); /* at once, by a kernel's free */
 uint64_t vgpu_capacity(void);
 void vgpu_memory_reset(void);
 enum vgpu_side vgpu_host_side(const void *address, size_t bytes,
-                              struct cudaPointerAttributes *out); /* out may be NULL */
+                              struct cudaPointerAttributes *out);                           /* out may be NULL */
+bool vgpu_host_range(const void *address, size_t bytes, uint64_t *first, uint64_t *length); /* of registered memory */
 void vgpu_host_reset(void);
 
 /* The forms for a default stream per thread that have no stream argument; the vendor's headers name them only there. */

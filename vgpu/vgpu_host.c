@@ -71,6 +71,17 @@ enum vgpu_side vgpu_host_side(const void *address, size_t bytes, struct cudaPoin
     return side;
 }
 
+bool vgpu_host_range(const void *address, size_t bytes, uint64_t *first, uint64_t *length) {
+    pthread_mutex_lock(&lock);
+    struct range *r = find(address);
+    if (r) {
+        *first = r->node.key[0];
+        *length = r->bytes;
+    }
+    pthread_mutex_unlock(&lock);
+    return r && bytes <= *first + *length - (uint64_t)(uintptr_t)address;
+}
+
 static cudaError_t allocate(void **out, size_t bytes, enum origin origin, unsigned flags) {
     if (!out) return cudaErrorInvalidValue;
     if (!bytes) {

@@ -65,13 +65,4 @@ struct vgpu_code {
 int vgpu_jit(const struct ptx_module *module, const struct ptx_function *f, struct vgpu_code *out, char *err,
              size_t err_len);
 
-/* ---- the runtime's side (vgpu_run_*.c): a launch as a work item of a stream ---- */
-struct vgpu_kernel; /* a __global__ function of a registered module */
-
-struct vgpu_launch {
-    const struct vgpu_kernel *kernel;
-    uint32_t grid[3], block[3], dynamic_shared;
-    unsigned char params[]; /* copied */
-};
-
 #endif

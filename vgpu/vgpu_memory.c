@@ -83,6 +83,21 @@ bool vgpu_device_can(const void *address, size_t bytes) {
     return side == VGPU_DEVICE || side == VGPU_PINNED || side == VGPU_MANAGED;
 }
 
+bool vgpu_device_range(const void *address, size_t bytes, bool exact, uint64_t *first, uint64_t *length) {
+    pthread_once(&once, start);
+    if (!in_range(address)) return vgpu_host_range(address, bytes, first, length);
+    uint64_t at = (uint64_t)(uintptr_t)address, end = 0;
+    enter();
+    struct vgpu_block *b = vgpu_arena_find(&arena, at);
+    if (b) {
+        *first = b->address;
+        *length = exact ? b->asked : b->bytes;
+        end = *first + *length;
+    }
+    leave();
+    return b && at < end && bytes <= end - at;
+}
+
 /* NULL: no room. `owner` NULL: not of a pool. */
 static void *take(size_t bytes, struct pool *owner) {
     enter();
@@ -124,6 +139,13 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
     if (!p) return cudaErrorMemoryAllocation;
     *out = p;
     return cudaSuccess;
+}
+
+void vgpu_device_release(void *address) {
+    enter();
+    struct vgpu_block *b = claim(address);
+    if (b) give(b);
+    leave();
 }
 
 /* Like the device's, it waits for the work under way, which may use the memory. Managed memory is released here too. */

@@ -42,9 +42,10 @@ static void load(void) {
         return;
     }
     const struct vgpu_engine *e = dlsym(handle, "vgpu_engine");
-    if (e && e->version == VGPU_LINK_VERSION)
+    if (e && e->version == VGPU_LINK_VERSION) {
+        if (vgpu_standin_opened) vgpu_standin_opened(e);
         engine = e;
-    else
+    } else
         say("libacct-vgpu.so is of another build than the library that opened it: install both together");
 }
 

@@ -11,6 +11,9 @@ struct vgpu_cublas_api;
 /* The engine, or NULL if it cannot be loaded: one line on stderr says why, once. */
 const struct vgpu_engine *vgpu_engine_get(void);
 
+/* Called once with the engine, before any other call of it. Only libcudart's stand-in defines it. */
+void vgpu_standin_opened(const struct vgpu_engine *engine) __attribute__((weak));
+
 /* Says, at the first call only, that `name` is not implemented; returns `error`, which becomes the thread's last error
  * where the library keeps one. */
 int vgpu_missing(int *said, const char *name, int error);

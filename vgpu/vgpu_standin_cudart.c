@@ -4,6 +4,9 @@
 #include "vgpu/vgpu_standin.h"
 
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
@@ -12,11 +15,24 @@ int acctVgpuDevice(int ordinal, struct acct_vgpu_device *out) {
     return e && out ? e->device(ordinal, out) : -1;
 }
 
-/* The handle of a fat binary is only handed back to us. */
-void **__cudaRegisterFatBinary(void *fat) {
-    static void *handle;
-    (void)fat;
-    return &handle;
+/* Registration only keeps records; the engine looks at them at the first launch or look-up of a symbol. Where there is
+ * no memory for a record, what it names is not found later, and that call says so. */
+static struct vgpu_registry registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void vgpu_standin_opened(const struct vgpu_engine *engine) {
+    engine->registry(&registry);
+}
+
+void **__cudaRegisterFatBinary(void *wrapper) {
+    static struct vgpu_binary none;
+    struct vgpu_binary *b = calloc(1, sizeof *b);
+    if (!b) return (void **)&none;
+    b->wrapper = wrapper;
+    pthread_mutex_lock(&registry.lock);
+    b->next = registry.binaries;
+    registry.binaries = b;
+    pthread_mutex_unlock(&registry.lock);
+    return (void **)b;
 }
 
 void __cudaRegisterFatBinaryEnd(void **handle) {
@@ -24,28 +40,53 @@ void __cudaRegisterFatBinaryEnd(void **handle) {
 }
 
 void __cudaUnregisterFatBinary(void **handle) {
-    (void)handle;
+    struct vgpu_binary *b = (struct vgpu_binary *)handle;
+    if (!b) return;
+    pthread_mutex_lock(&registry.lock);
+    b->wrapper = 0;
+    registry.removals++;
+    pthread_mutex_unlock(&registry.lock);
 }
 
+/* Called at the host's first access to a managed variable. */
 char __cudaInitModule(void **handle) {
-    (void)handle;
-    return 1;
+    const struct vgpu_engine *e = vgpu_engine_get();
+    return e && handle && !e->init_module((struct vgpu_binary *)handle);
+}
+
+static void keep(void **handle, bool function, const void *host, void **managed, const char *name, size_t bytes) {
+    struct vgpu_binary *b = (struct vgpu_binary *)handle;
+    size_t length = strlen(name) + 1;
+    struct vgpu_registered *r = b ? malloc(sizeof *r + length) : 0;
+    if (!r) return;
+    r->host = host;
+    r->managed = managed;
+    r->bytes = bytes;
+    memcpy(r->name, name, length);
+    struct vgpu_registered **list = function ? &b->functions : &b->variables;
+    pthread_mutex_lock(&registry.lock);
+    r->next = *list;
+    *list = r;
+    pthread_mutex_unlock(&registry.lock);
 }
 
 void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int limit, uint3 *tid,
                             uint3 *bid, dim3 *block, dim3 *grid, int *warp) {
-    (void)handle, (void)host, (void)device, (void)name, (void)limit, (void)tid, (void)bid, (void)block, (void)grid,
-        (void)warp;
+    (void)device, (void)limit, (void)tid, (void)bid, (void)block, (void)grid, (void)warp;
+    keep(handle, true, host, 0, name, 0);
 }
 
 void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int ext, size_t bytes, int constant,
                        int global) {
-    (void)handle, (void)host, (void)device, (void)name, (void)ext, (void)bytes, (void)constant, (void)global;
+    (void)device, (void)ext, (void)constant, (void)global;
+    keep(handle, false, host, 0, name, bytes);
 }
 
+/* The program reaches a managed variable through the pointer at `host`, which is also what symbols are named by. */
 void __cudaRegisterManagedVar(void **handle, void **host, char *device, const char *name, int ext, size_t bytes,
                               int constant, int global) {
-    (void)handle, (void)host, (void)device, (void)name, (void)ext, (void)bytes, (void)constant, (void)global;
+    (void)device, (void)ext, (void)constant, (void)global;
+    keep(handle, false, host, host, name, bytes);
 }
 
 void __cudaRegisterHostVar(void **handle, const char *name, char *host, size_t bytes) {
@@ -75,11 +116,5 @@ cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, 
     *block = c->block;
     *shared = c->shared;
     *(cudaStream_t *)stream = c->stream;
-    return cudaSuccess;
-}
-
-/* A kernel's handle is its host function: the launch, which is not implemented, says so by name. */
-cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *function) {
-    *kernel = (cudaKernel_t)function;
     return cudaSuccess;
 }

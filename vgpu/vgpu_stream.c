@@ -1,6 +1,7 @@
 /* Streams: each has a queue and, from its first work on, a thread. One lock over all queues keeps the rules between
  * streams simple: what an operation must wait for is settled when it is queued. */
 #include "vgpu/vgpu_engine.h"
+#include "vgpu/vgpu_run.h"
 #include "vgpu/vgpu_stream.h"
 
 #include <signal.h>
@@ -216,6 +217,7 @@ static void *worker(void *arg) {
     s->has_worker = false;
     if (s->retired && !quitting()) vgpu_slab_give(&streams, s);
     pthread_mutex_unlock(&vgpu_lock);
+    vgpu_pool_end();
     return NULL;
 }
 
@@ -316,6 +318,7 @@ cudaError_t vgpu_wait(struct vgpu_ticket ticket) {
     pthread_mutex_lock(&vgpu_lock);
     wait_locked(ticket);
     pthread_mutex_unlock(&vgpu_lock);
+    vgpu_print_flush();
     return (cudaError_t)vgpu_refused;
 }
 
@@ -338,6 +341,7 @@ cudaError_t vgpu_wait_all(void) {
     pthread_mutex_lock(&vgpu_lock);
     drain(false);
     pthread_mutex_unlock(&vgpu_lock);
+    vgpu_print_flush();
     return (cudaError_t)vgpu_refused;
 }
 

@@ -1,4 +1,5 @@
 /* The runtime's stream functions. */
+#include "vgpu/vgpu_run.h"
 #include "vgpu/vgpu_stream.h"
 
 #include <stdlib.h>
@@ -56,7 +57,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-    WITH_STREAM(stream, s, e = vgpu_stream_drain(s));
+    pthread_mutex_lock(&vgpu_lock);
+    struct vgpu_stream *s = vgpu_stream_find(stream);
+    cudaError_t e = s ? vgpu_stream_drain(s) : cudaErrorInvalidResourceHandle;
+    pthread_mutex_unlock(&vgpu_lock);
+    vgpu_print_flush();
+    return e;
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {

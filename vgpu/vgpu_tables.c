@@ -1,5 +1,6 @@
 /* The one exported symbol. */
 #include "vgpu/vgpu_engine.h"
+#include "vgpu/vgpu_run.h"
 
 extern const struct vgpu_cudart_api vgpu_cudart_table; /* generated */
 extern const struct vgpu_cublas_api vgpu_cublas_table;
@@ -12,4 +13,6 @@ const struct vgpu_engine vgpu_engine = {
     .cublas = &vgpu_cublas_table,
     .device = vgpu_device,
     .note = vgpu_cudart_note,
+    .registry = vgpu_run_registry,
+    .init_module = vgpu_run_init_module,
 };

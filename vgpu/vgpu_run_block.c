@@ -1,0 +1,212 @@
+/* A block in warp mode: its warps are fibers of one thread, which change at barriers only. A fiber whose warp has ended
+ * waits for the next block's. */
+#include "vgpu/vgpu_run.h"
+#include "vgpu/vgpu_run_fiber.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { MAX_WARPS = 32, BARRIERS = 16, STACK_BYTES = 512 << 10 };
+
+struct barrier {
+    uint32_t waiting; /* warps */
+    uint32_t wanted;  /* threads, a multiple of a warp; 0: all warps that have not ended */
+    uint32_t arrived; /* threads: a warp counts as a whole */
+    uint32_t count;   /* of true predicates */
+};
+
+struct vgpu_fibers {
+    struct fiber {
+        struct vgpu_fibers *all;
+        void *sp;
+        uint32_t warp;
+        bool made;
+    } fiber[MAX_WARPS];
+    unsigned char *stacks; /* each with a guard page at its low end */
+    size_t page;
+    void *main_sp;
+    struct vgpu_frame *frame;
+    vgpu_warp_fn *run;
+    uint32_t live, runnable; /* warps */
+    uint32_t current;
+    struct barrier barrier[BARRIERS];
+    uint32_t counted[MAX_WARPS]; /* what bar.red gave each warp */
+};
+
+/* Goes on with the next warp that can run, round robin; with the thread itself if there is none. */
+static void go_on(struct vgpu_fibers *f, void **save) {
+    uint32_t after = f->current + 1 < MAX_WARPS ? f->runnable & ~0u << (f->current + 1) : 0;
+    uint32_t pick = after ? after : f->runnable;
+    if (!pick) {
+        vgpu_fiber_switch(save, f->main_sp);
+        return;
+    }
+    uint32_t next = (uint32_t)__builtin_ctz(pick);
+    if (save == &f->fiber[next].sp) return;
+    f->current = next;
+    vgpu_fiber_switch(save, f->fiber[next].sp);
+}
+
+static bool complete(const struct vgpu_fibers *f, const struct barrier *b) {
+    return b->waiting && (b->wanted ? b->arrived >= b->wanted : b->waiting == f->live);
+}
+
+static void release(struct vgpu_fibers *f, struct barrier *b) {
+    for (uint32_t w = b->waiting; w; w &= w - 1) f->counted[__builtin_ctz(w)] = b->count;
+    f->runnable |= b->waiting;
+    memset(b, 0, sizeof *b);
+}
+
+/* Threads that have ended are not waited for. */
+static void end_warp(struct vgpu_fibers *f, uint32_t warp) {
+    f->live &= ~(1u << warp);
+    f->runnable &= ~(1u << warp);
+    for (int i = 0; i < BARRIERS; i++)
+        if (!f->barrier[i].wanted && complete(f, &f->barrier[i])) release(f, &f->barrier[i]);
+}
+
+static void fiber_main(void *context) {
+    struct fiber *own = context;
+    for (;;) {
+        own->all->run(own->all->frame, own->warp);
+        end_warp(own->all, own->warp);
+        go_on(own->all, &own->sp);
+    }
+}
+
+static uint32_t wait_at(struct vgpu_frame *frame, uint32_t warp, uint32_t id, uint32_t threads, uint32_t count) {
+    struct vgpu_worker *w = frame->runtime;
+    struct vgpu_fibers *f = w->fibers;
+    struct barrier *b = &f->barrier[id % BARRIERS];
+    uint32_t bit = 1u << warp;
+    if (!b->waiting) b->wanted = (threads + VGPU_WARP - 1) / VGPU_WARP * VGPU_WARP;
+    b->waiting |= bit;
+    b->arrived += VGPU_WARP;
+    b->count += count;
+    f->runnable &= ~bit;
+    if (complete(f, b)) release(f, b);
+    if (!(f->runnable & bit)) go_on(f, &f->fiber[warp].sp);
+    return f->counted[warp];
+}
+
+static void barrier(struct vgpu_frame *frame, uint32_t warp, uint32_t id, uint32_t threads, uint32_t mask) {
+    (void)mask;
+    wait_at(frame, warp, id, threads, 0);
+}
+
+static uint32_t barrier_count(struct vgpu_frame *frame, uint32_t warp, uint32_t id, uint32_t threads, uint32_t mask,
+                              uint32_t predicate) {
+    return wait_at(frame, warp, id, threads, (uint32_t)__builtin_popcount(mask & predicate));
+}
+
+static struct vgpu_fibers *make_fibers(void) {
+    struct vgpu_fibers *f = calloc(1, sizeof *f);
+    if (!f) return NULL;
+    f->page = (size_t)sysconf(_SC_PAGESIZE);
+    f->stacks = mmap(NULL, (size_t)STACK_BYTES * MAX_WARPS, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (f->stacks == MAP_FAILED) {
+        free(f);
+        return NULL;
+    }
+    madvise(f->stacks, (size_t)STACK_BYTES * MAX_WARPS, MADV_DONTFORK);
+    for (uint32_t i = 0; i < MAX_WARPS; i++) {
+        mprotect(f->stacks + (size_t)i * STACK_BYTES, f->page, PROT_NONE);
+        f->fiber[i] = (struct fiber){.all = f, .warp = i};
+    }
+    return f;
+}
+
+void vgpu_fibers_free(struct vgpu_fibers *f) {
+    if (!f) return;
+    munmap(f->stacks, (size_t)STACK_BYTES * MAX_WARPS);
+    free(f);
+}
+
+bool vgpu_fibers_guard(const struct vgpu_fibers *f, const void *address) {
+    size_t at = f ? (size_t)((uintptr_t)address - (uintptr_t)f->stacks) : SIZE_MAX;
+    return at < (size_t)STACK_BYTES * MAX_WARPS && at % STACK_BYTES < f->page;
+}
+
+static void begin_block(struct vgpu_fibers *f, struct vgpu_frame *frame, vgpu_warp_fn *run) {
+    f->frame = frame;
+    f->run = run;
+    f->current = 0;
+    f->live = f->runnable = frame->warps >= MAX_WARPS ? ~0u : (1u << frame->warps) - 1;
+    for (uint32_t i = 0; i < frame->warps && i < MAX_WARPS; i++) {
+        if (f->fiber[i].made) continue;
+        f->fiber[i].sp = vgpu_fiber_make(f->stacks + (size_t)i * STACK_BYTES, STACK_BYTES, fiber_main, &f->fiber[i]);
+        f->fiber[i].made = true;
+    }
+}
+
+/* Fibers that were left in the middle of a block begin anew. */
+void vgpu_fibers_drop(struct vgpu_fibers *f) {
+    if (!f) return;
+    for (int i = 0; i < MAX_WARPS; i++) f->fiber[i].made = false;
+    memset(f->barrier, 0, sizeof f->barrier);
+}
+
+int vgpu_block_warps(struct vgpu_worker *w, vgpu_warp_fn *warp) {
+    if (!w->fibers) w->fibers = make_fibers();
+    struct vgpu_fibers *f = w->fibers;
+    if (!f) {
+        vgpu_fail(cudaErrorMemoryAllocation, "no memory for the stacks of a block");
+        return -1;
+    }
+    begin_block(f, &w->frame, warp);
+    vgpu_fiber_switch(&f->main_sp, f->fiber[0].sp);
+    if (!f->live) return 0;
+    vgpu_fail(cudaErrorLaunchFailure,
+              "kernel %s, block [%u,%u,%u]: warp %d waits at a barrier that the others have not reached",
+              w->launch->kernel->name, w->frame.ctaid[0], w->frame.ctaid[1], w->frame.ctaid[2], __builtin_ctz(f->live));
+    vgpu_fibers_drop(f);
+    return -1;
+}
+
+/* ---- what compiled code calls ---- */
+
+static int32_t print(struct vgpu_frame *frame, uint64_t format, uint64_t arguments) {
+    (void)frame;
+    return vgpu_print((const char *)(uintptr_t)format, (const void *)(uintptr_t)arguments);
+}
+
+static void fail(struct vgpu_frame *frame, uint32_t thread, uint64_t message, uint64_t file, uint32_t line,
+                 uint64_t function, uint64_t char_bytes) {
+    (void)char_bytes;
+    vgpu_assert_failed(frame, thread, (const char *)(uintptr_t)message, (const char *)(uintptr_t)file, line,
+                       (const char *)(uintptr_t)function);
+    vgpu_escape(frame->runtime);
+}
+
+static void trap(struct vgpu_frame *frame, uint32_t thread) {
+    vgpu_trapped(frame, thread);
+    vgpu_escape(frame->runtime);
+}
+
+static uint64_t allocate(struct vgpu_frame *frame, uint64_t bytes) {
+    (void)frame;
+    void *p = NULL;
+    return bytes && !cudaMalloc(&p, bytes) ? (uint64_t)(uintptr_t)p : 0;
+}
+
+static void release_memory(struct vgpu_frame *frame, uint64_t address) {
+    (void)frame;
+    vgpu_device_release((void *)(uintptr_t)address);
+}
+
+static uint64_t clock_ns(struct vgpu_frame *frame) {
+    (void)frame;
+    return (uint64_t)vgpu_now();
+}
+
+const struct vgpu_host vgpu_host_calls = {.barrier = barrier,
+                                          .barrier_count = barrier_count,
+                                          .print = print,
+                                          .fail = fail,
+                                          .trap = trap,
+                                          .allocate = allocate,
+                                          .release = release_memory,
+                                          .clock = clock_ns};

@@ -1,0 +1,370 @@
+/* Units: from what the program's constructors registered to PTX, variables on the device, and kernels by their host
+ * functions. */
+#include "ptx/ptx_fatbin.h"
+#include "ptx/ptx_link.h"
+#include "vgpu/vgpu_run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#pragma weak ptx_fatbin_choose
+#pragma weak ptx_fatbin_text
+#pragma weak ptx_parse
+#pragma weak ptx_function_find
+#pragma weak ptx_global_find
+#pragma weak ptx_type_bits
+#pragma weak ptx_type_bytes
+#pragma weak ptx_ops
+
+enum { MAX_KERNELS = 1 << 18, BUCKETS = 4096, MAX_TEXTS = 4096, COMPUTE_CAPABILITY_MAJOR = 10 };
+
+struct vgpu_unit {
+    struct vgpu_binary *binary;
+    bool read, placed;
+    cudaError_t error;         /* of reading it */
+    struct ptx_module *module; /* NULL: error */
+    void **symbols;            /* address of each of its variables, while placed */
+};
+
+struct entry { /* of the hash of host functions */
+    struct entry *next;
+    struct vgpu_kernel *kernel;
+};
+
+pthread_mutex_t vgpu_run_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct vgpu_registry *registry;
+static unsigned long removals; /* of the registry, that the hash knows of */
+static struct vgpu_slab kernels = {.item_bytes = sizeof(struct vgpu_kernel), .capacity = MAX_KERNELS};
+static struct entry *by_host[BUCKETS];
+
+void vgpu_run_registry(struct vgpu_registry *r) {
+    registry = r;
+}
+
+unsigned vgpu_run_sm(void) {
+    int major = 0, minor = 0;
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
+    return (unsigned)(major * COMPUTE_CAPABILITY_MAJOR + minor);
+}
+
+/* ---- PTX ---- */
+
+struct texts {
+    char *text[MAX_TEXTS];
+    size_t bytes[MAX_TEXTS];
+    size_t count;
+    bool machine_code; /* some fat binary had nothing else for this device */
+};
+
+/* cudaSuccess also where the fat binary has no PTX for this device. */
+static cudaError_t add_text(struct texts *t, const void *fat) {
+    struct acct_fatbin_entry entry;
+    char why[256] = "no fat binary";
+    uint64_t bytes = fat ? acct_fatbin_bytes(fat, SIZE_MAX) : 0;
+    int found = bytes ? ptx_fatbin_choose(fat, bytes, vgpu_run_sm(), &entry, why, sizeof why) : -1;
+    if (!found) {
+        t->machine_code = true;
+        return cudaSuccess;
+    }
+    if (found < 0 || t->count == MAX_TEXTS ||
+        ptx_fatbin_text(&entry, &t->text[t->count], &t->bytes[t->count], why, sizeof why)) {
+        vgpu_say("device code of the program cannot be read: %s", why);
+        return cudaErrorInvalidKernelImage;
+    }
+    t->count++;
+    return cudaSuccess;
+}
+
+/* Version 1 has one fat binary, version 2 one for each translation unit. */
+static cudaError_t add_texts(struct texts *t, const struct acct_fatbin_wrapper *w) {
+    if (!w || w->magic != ACCT_FATBIN_WRAPPER_MAGIC) return cudaErrorInvalidKernelImage;
+    if (w->version == 1) return add_text(t, w->data);
+    cudaError_t e = cudaSuccess;
+    for (size_t i = 0; !e && w->more && w->more[i]; i++) e = add_text(t, w->more[i]);
+    return e;
+}
+
+static cudaError_t parse(struct vgpu_unit *u, const char *text, size_t bytes) {
+    struct ptx_error error = {0};
+    if (!ptx_parse(text, bytes, &u->module, &error)) return cudaSuccess;
+    vgpu_say("PTX of the program, line %d column %d: %s", error.line, error.column, error.text);
+    return cudaErrorInvalidPtx;
+}
+
+static cudaError_t read_texts(struct vgpu_unit *u, struct texts *t) {
+    char why[256], *linked;
+    size_t bytes;
+    cudaError_t e = add_texts(t, u->binary->wrapper);
+    if (e) return e;
+    if (!t->count) return t->machine_code ? cudaErrorNoKernelImageForDevice : cudaErrorInvalidKernelImage;
+    if (t->count == 1) return parse(u, t->text[0], t->bytes[0]);
+    if (ptx_link((const char *const *)t->text, t->bytes, t->count, &linked, &bytes, why, sizeof why)) {
+        vgpu_say("PTX of the program's translation units cannot be linked: %s", why);
+        return cudaErrorInvalidPtx;
+    }
+    e = parse(u, linked, bytes);
+    free(linked);
+    return e;
+}
+
+static cudaError_t read_unit(struct vgpu_unit *u) {
+    if (!ptx_parse || !ptx_fatbin_choose || !ptx_fatbin_text) return cudaErrorNotSupported;
+    struct texts *t = calloc(1, sizeof *t);
+    cudaError_t e = t ? read_texts(u, t) : cudaErrorMemoryAllocation;
+    for (size_t i = 0; t && i < t->count; i++) free(t->text[i]);
+    free(t);
+    return e;
+}
+
+/* The unit of a binary, read at the first call. NULL: no memory. */
+static struct vgpu_unit *unit_of(struct vgpu_binary *binary) {
+    struct vgpu_unit *u = binary->unit;
+    if (!u) {
+        u = binary->unit = calloc(1, sizeof *u);
+        if (!u) return NULL;
+        u->binary = binary;
+    }
+    if (!u->read) {
+        u->error = read_unit(u);
+        u->read = u->error != cudaErrorMemoryAllocation;
+    }
+    return u;
+}
+
+/* ---- variables ---- */
+
+static bool on_device(const struct ptx_var *v) {
+    return (v->space == PTX_GLOBAL || v->space == PTX_CONST) && !v->external;
+}
+
+static struct vgpu_registered *managed_of(const struct vgpu_binary *b, const char *name) {
+    for (struct vgpu_registered *r = b->variables; r; r = r->next)
+        if (r->managed && !strcmp(r->name, name)) return r;
+    return NULL;
+}
+
+/* Lays all but the managed variables out in one block; gives each variable its place in it, in u->symbols. */
+static size_t lay_out(const struct vgpu_unit *u) {
+    size_t at = 0;
+    for (int32_t i = 0; i < u->module->var_count; i++) {
+        const struct ptx_var *v = &u->module->vars[i];
+        size_t align = v->align ? v->align : 1;
+        if (!on_device(v) || managed_of(u->binary, v->name)) continue;
+        at = (at + align - 1) / align * align;
+        u->symbols[i] = (void *)(uintptr_t)at;
+        at += v->bytes;
+    }
+    return at;
+}
+
+static cudaError_t give_memory(const struct vgpu_unit *u) {
+    void *block = NULL;
+    size_t bytes = lay_out(u);
+    cudaError_t e = bytes ? cudaMalloc(&block, bytes) : cudaSuccess;
+    if (e) return e;
+    if (bytes) memset(block, 0, bytes);
+    for (int32_t i = 0; i < u->module->var_count; i++) {
+        const struct ptx_var *v = &u->module->vars[i];
+        struct vgpu_registered *managed = on_device(v) ? managed_of(u->binary, v->name) : NULL;
+        if (managed) {
+            e = cudaMallocManaged(&u->symbols[i], v->bytes ? v->bytes : 1, cudaMemAttachGlobal);
+            if (e) return e;
+            *managed->managed = u->symbols[i];
+        } else if (on_device(v)) {
+            u->symbols[i] = (char *)block + (uintptr_t)u->symbols[i];
+        } else {
+            u->symbols[i] = NULL;
+        }
+    }
+    return cudaSuccess;
+}
+
+/* An address of a function is not one of memory: what calls it is told so when it does. */
+static void initialise(const struct vgpu_unit *u) {
+    for (int32_t i = 0; i < u->module->var_count; i++) {
+        const struct ptx_var *v = &u->module->vars[i];
+        if (!on_device(v)) continue;
+        if (v->init) memcpy(u->symbols[i], v->init, v->bytes);
+        for (uint32_t k = 0; k < v->reloc_count; k++) {
+            const struct ptx_reloc *r = &v->relocs[k];
+            uint64_t address =
+                r->var >= 0 && u->symbols[r->var] ? (uint64_t)(uintptr_t)u->symbols[r->var] + (uint64_t)r->offset : 0;
+            memcpy((char *)u->symbols[i] + r->at, &address, sizeof address);
+        }
+    }
+}
+
+static cudaError_t place(struct vgpu_unit *u) {
+    if (u->error) return u->error;
+    if (u->placed) return cudaSuccess;
+    if (!u->symbols) u->symbols = calloc((size_t)u->module->var_count + 1, sizeof *u->symbols);
+    cudaError_t e = u->symbols ? give_memory(u) : cudaErrorMemoryAllocation;
+    if (e) return e;
+    initialise(u);
+    u->placed = true;
+    return cudaSuccess;
+}
+
+void vgpu_run_reset(void) {
+    if (!registry) return;
+    pthread_mutex_lock(&vgpu_run_lock);
+    pthread_mutex_lock(&registry->lock);
+    for (struct vgpu_binary *b = registry->binaries; b; b = b->next)
+        if (b->unit) ((struct vgpu_unit *)b->unit)->placed = false;
+    pthread_mutex_unlock(&registry->lock);
+    pthread_mutex_unlock(&vgpu_run_lock);
+}
+
+int vgpu_run_init_module(struct vgpu_binary *binary) {
+    pthread_mutex_lock(&vgpu_run_lock);
+    pthread_mutex_lock(&registry->lock);
+    struct vgpu_unit *u = binary->wrapper ? unit_of(binary) : NULL;
+    cudaError_t e = u ? place(u) : cudaErrorMemoryAllocation;
+    pthread_mutex_unlock(&registry->lock);
+    pthread_mutex_unlock(&vgpu_run_lock);
+    return (int)e;
+}
+
+static cudaError_t symbol_in(struct vgpu_binary *b, const struct vgpu_registered *r, void **address, size_t *bytes) {
+    struct vgpu_unit *u = unit_of(b);
+    cudaError_t e = u ? place(u) : cudaErrorMemoryAllocation;
+    if (e) return e;
+    int32_t var = ptx_global_find(u->module, r->name);
+    if (var < 0 || !u->symbols[var]) return cudaErrorInvalidSymbol;
+    *address = u->symbols[var];
+    *bytes = u->module->vars[var].bytes;
+    return cudaSuccess;
+}
+
+/* A managed variable is named by the variable itself, which lies where its pointer in the program points to. */
+cudaError_t vgpu_symbol_find(const void *symbol, void **address, size_t *bytes) {
+    cudaError_t e = cudaErrorInvalidSymbol;
+    if (!registry || !symbol) return e;
+    pthread_mutex_lock(&vgpu_run_lock);
+    pthread_mutex_lock(&registry->lock);
+    for (struct vgpu_binary *b = registry->binaries; b && e == cudaErrorInvalidSymbol; b = b->next)
+        for (struct vgpu_registered *r = b->wrapper ? b->variables : NULL; r; r = r->next)
+            if (r->host == symbol || (r->managed && *r->managed == symbol)) {
+                e = symbol_in(b, r, address, bytes);
+                break;
+            }
+    pthread_mutex_unlock(&registry->lock);
+    pthread_mutex_unlock(&vgpu_run_lock);
+    return e;
+}
+
+/* ---- kernels ---- */
+
+static struct entry **bucket(const void *host) {
+    return &by_host[((uintptr_t)host >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 52];
+}
+
+/* Forgets the host functions of binaries that have gone: their addresses may come again. */
+static void forget_removed(void) {
+    if (removals == registry->removals) return;
+    removals = registry->removals;
+    for (size_t i = 0; i < BUCKETS; i++)
+        for (struct entry **at = &by_host[i]; *at;) {
+            struct entry *entry = *at;
+            if (entry->kernel->binary->wrapper) {
+                at = &entry->next;
+            } else {
+                *at = entry->next;
+                free(entry);
+            }
+        }
+}
+
+static struct vgpu_kernel *add_kernel(struct vgpu_binary *b, const struct vgpu_registered *r) {
+    struct entry *entry = malloc(sizeof *entry);
+    struct vgpu_kernel *k = entry ? vgpu_slab_take(&kernels) : NULL;
+    if (!k) {
+        free(entry);
+        return NULL;
+    }
+    k->binary = b;
+    k->host = r->host;
+    k->name = r->name;
+    k->max_dynamic_shared = -1;
+    k->carveout = cudaSharedmemCarveoutDefault;
+    *entry = (struct entry){*bucket(r->host), k};
+    *bucket(r->host) = entry;
+    return k;
+}
+
+static cudaError_t find_by_host(const void *host, struct vgpu_kernel **out) {
+    forget_removed();
+    for (struct entry *e = *bucket(host); e; e = e->next)
+        if (e->kernel->host == host) {
+            *out = e->kernel;
+            return cudaSuccess;
+        }
+    for (struct vgpu_binary *b = registry->binaries; b; b = b->next)
+        for (struct vgpu_registered *r = b->wrapper ? b->functions : NULL; r; r = r->next)
+            if (r->host == host) {
+                *out = add_kernel(b, r);
+                return *out ? cudaSuccess : cudaErrorMemoryAllocation;
+            }
+    return cudaErrorInvalidDeviceFunction;
+}
+
+cudaError_t vgpu_kernel_find(const void *function, struct vgpu_kernel **out) {
+    cudaError_t e = cudaSuccess;
+    if (!registry || !function) return cudaErrorInvalidDeviceFunction;
+    pthread_mutex_lock(&vgpu_run_lock);
+    if (vgpu_slab_has(&kernels, function)) {
+        *out = (struct vgpu_kernel *)function;
+    } else {
+        pthread_mutex_lock(&registry->lock);
+        e = find_by_host(function, out);
+        pthread_mutex_unlock(&registry->lock);
+    }
+    pthread_mutex_unlock(&vgpu_run_lock);
+    return e;
+}
+
+/* The kernel's function in its unit, and what a launch needs to know of it. */
+static cudaError_t resolve(struct vgpu_kernel *k) {
+    struct vgpu_unit *u = unit_of(k->binary);
+    if (!u) return cudaErrorMemoryAllocation;
+    if (u->error == cudaErrorNoKernelImageForDevice)
+        vgpu_say("kernel %s has machine code only, no PTX for sm_%u or below: it cannot run here", k->name,
+                 vgpu_run_sm());
+    if (u->error) return u->error;
+    k->unit = u;
+    k->f = ptx_function_find(u->module, k->name);
+    if (!k->f || !k->f->entry || k->f->declared_only) {
+        k->f = NULL;
+        return cudaErrorInvalidDeviceFunction;
+    }
+    if (k->f->error) {
+        vgpu_say("kernel %s: %s", k->name, k->f->error);
+        return cudaErrorInvalidPtx;
+    }
+    return vgpu_kernel_study(k, u->module);
+}
+
+cudaError_t vgpu_kernel_ready(struct vgpu_kernel *k) {
+    pthread_mutex_lock(&vgpu_run_lock);
+    if (!k->resolved || (!k->error && !k->unit->placed)) {
+        pthread_mutex_lock(&registry->lock);
+        if (!k->resolved) k->error = k->binary->wrapper ? resolve(k) : cudaErrorInvalidResourceHandle;
+        k->resolved = k->error != cudaErrorMemoryAllocation;
+        cudaError_t e = k->error ? k->error : place(k->unit);
+        pthread_mutex_unlock(&registry->lock);
+        pthread_mutex_unlock(&vgpu_run_lock);
+        return e;
+    }
+    cudaError_t e = k->error;
+    pthread_mutex_unlock(&vgpu_run_lock);
+    return e;
+}
+
+void *const *vgpu_kernel_symbols(const struct vgpu_kernel *k) {
+    return k->unit->symbols;
+}
+
+const struct ptx_module *vgpu_kernel_module(const struct vgpu_kernel *k) {
+    return k->unit->module;
+}
