@@ -13,3 +13,14 @@ $(BUILD)/gen/cupti_calls.h: $(CUDA_INC)/cupti_runtime_cbid.h $(CUDA_INC)/cupti_d
 
 $(CUPTI_OBJ): $(BUILD)/gen/cupti_calls.h
 $(CUPTI_OBJ): ROOM_CFLAGS = -isystem $(CUDA_INC) -fvisibility=hidden -ftls-model=initial-exec -fno-stack-protector -Wno-deprecated-declarations
+
+# Tests: a libcupti that does what it is told to.
+CUPTI_FAKE := $(BUILD)/tests/fake_cupti/libcupti.so.13
+CUPTI_TESTS := $(call objs,$(addprefix tests/unit/,test_cupti_records.c test_cupti_life.c))
+$(call objs,tests/support/fake_cupti.c) $(CUPTI_TESTS): ROOM_CFLAGS = -isystem $(CUDA_INC)
+$(CUPTI_FAKE): $(call objs,tests/support/fake_cupti.c)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_ALL) -shared -Wl,-soname,libcupti.so.13 -o $@ $^ -lpthread
+UNIT_cupti_records := $(CUPTI_OBJ) $(call objs,trace/ring.c trace/ring_read.c trace/event_table.c) | $(CUPTI_FAKE)
+UNIT_cupti_life := $(UNIT_cupti_records)
+TEST_PROGRAMS += $(CUPTI_FAKE)
