@@ -52,6 +52,15 @@ void fill_event_create(struct hook_call *k, const cudaEvent_t *event);
 void fill_event(struct hook_call *k, uint32_t act, cudaEvent_t event, uint64_t stream);
 void fill_sync(struct hook_call *k, uint32_t scope, uint64_t stream, cudaEvent_t event);
 
+/* ---- launches (fill_launch.c) ---------------------------------------------------------------------------------- */
+
+/* `function`: a host function or a kernel handle. */
+void fill_launch(struct hook_call *k, const void *function, dim3 grid, dim3 block, void *const *args, size_t shared,
+                 uint64_t stream, uint32_t cooperative);
+/* null_stream: what the null stream means to this function. */
+void fill_launch_config(struct hook_call *k, const cudaLaunchConfig_t *c, const void *function, void *const *args,
+                        uint64_t null_stream);
+
 /* ---- cuBLAS (fill_blas.c) ------------------------------------------------------------------------------------ */
 
 void fill_workspace(struct hook_call *k, const void *handle, const void *at, size_t bytes);

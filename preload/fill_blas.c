@@ -214,6 +214,7 @@ static struct acct_ev_gemm *gemm(struct hook_call *k, const struct gemm_args *g,
     r->pointer_array = g->pointer_array;
     r->math_mode = s->math_mode;
     r->algo = g->algo;
+    r->external = k->external;
     return r;
 }
 
@@ -337,5 +338,6 @@ void fill_blas(struct hook_call *k, const struct blas_args *b) {
     r->alpha = b->alpha ? scalar(&s, b->alpha, b->alpha_type) : 0;
     r->beta = b->beta ? scalar(&s, b->beta, b->beta_type) : 0;
     r->pointer_array = b->pointer_array;
+    r->external = k->external;
     hook_commit(k);
 }

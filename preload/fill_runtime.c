@@ -116,6 +116,7 @@ static void copy(struct hook_call *k, uint64_t dst, uint64_t src, int64_t bytes,
     r->src_pitch_bytes = rows.src_pitch;
     r->dst_device = devices.dst;
     r->src_device = devices.src;
+    r->external = k->external;
     hook_commit(k);
 }
 
@@ -221,6 +222,7 @@ static void set(struct hook_call *k, const void *dst, int value, int64_t bytes, 
     r->width_bytes = width;
     r->height = height;
     r->pitch_bytes = pitch;
+    r->external = k->external;
     hook_commit(k);
 }
 

@@ -7,7 +7,9 @@ writes api.h (numbers), wrap_cudart.c, wrap_cublas.c, api_names.c and libacct.ma
 of every function of the headers instead: one line `library name action`, which the coverage test reads."""
 import argparse, json, os, re, subprocess, sys, tempfile
 
-HEADERS = {'cudart': ('cuda_runtime_api.h', 'cuda'), 'cublas': ('cublas_api.h', 'cublas')}
+# Library: its headers, each with what the names in it begin with.
+HEADERS = {'cudart': [('cuda_runtime_api.h', 'cuda'), ('preload/launch_stubs.h', '__cuda')], 'cublas': [('cublas_api.h', 'cublas')]}
+TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ERRORS = {'cudaError_t': 'cudaErrorSharedObjectSymbolNotFound', 'cublasStatus_t': 'CUBLAS_STATUS_NOT_SUPPORTED'}
 # What C++ headers alone declare: opaque here, for only addresses of it pass through.
 OPAQUE = {'__half': 'struct acct_half', '__nv_bfloat16': 'struct acct_bfloat16'}
@@ -27,7 +29,7 @@ def parse_header(clang, include, header, prefix):
     with tempfile.NamedTemporaryFile('w', suffix='.cc') as f:
         f.write(f'#include <{header}>\n')
         f.flush()
-        r = subprocess.run([clang, '-x', 'c++', '-isystem', include, '-Xclang', '-ast-dump=json', '-Xclang',
+        r = subprocess.run([clang, '-x', 'c++', '-isystem', include, '-I', TOP, '-Xclang', '-ast-dump=json', '-Xclang',
                             f'-ast-dump-filter={prefix}', '-fsyntax-only', f.name], capture_output=True, text=True)
     if r.returncode:
         sys.exit(f'gen_wrappers: {clang} cannot read {header}:\n{r.stderr}')
@@ -47,8 +49,9 @@ def parse_header(clang, include, header, prefix):
 def per_thread_names(include):
     """Runtime functions that have a second symbol for per-thread default streams: {name: suffix}."""
     text = open(os.path.join(include, 'cuda_runtime_api.h')).read()
-    names = dict((n, '_' + m.lower()) for n, m in re.findall(r'#\s*define\s+(cuda\w+)\s+__CUDART_API_(PTSZ|PTDS)\(', text))
-    if not names:
+    names = {'cudaLaunchKernel': '_ptsz'}  # which the header does by an inline function
+    names.update((n, '_' + m.lower()) for n, m in re.findall(r'#\s*define\s+(cuda\w+)\s+__CUDART_API_(PTSZ|PTDS)\(', text))
+    if len(names) < 2:
         sys.exit('gen_wrappers: the per-thread names in cuda_runtime_api.h are not written as expected')
     return names
 
@@ -226,12 +229,13 @@ def wrapper(f, symbol, action):
 }}
 '''
     call = fill_call(f, action)
+    mark = '    hook_mark(&k_);\n' if re.match(r'fill_(copy|memset|gemm|grouped|blas|launch)', call) else ''
     if symbol.endswith(('_ptsz', '_ptds')):
         call = re.sub(r'\bSTREAM\(', 'STREAM_PER_THREAD(', call)
     return head + f'''    struct hook_call k_;
     if (!hook_enter(&k_, API_{symbol}))
         return real({names});
-    {f.result} r_ = real({names});
+{mark}    {f.result} r_ = real({names});
     if (hook_leave(&k_, (int32_t)r_))
         {call};
     hook_done(&k_);
@@ -252,14 +256,14 @@ def symbols_of(functions, rows, per_thread):
         action = action_of(rows, f.library, f.name)
         if action is None:
             # A newer toolkit's function is no reason not to build; the coverage test fails on it.
-            print(f'gen_wrappers: {f.name} of {HEADERS[f.library][0]} is in no row of api.table: passes through', file=sys.stderr)
+            print(f'gen_wrappers: {f.name} of lib{f.library} is in no row of api.table: passes through', file=sys.stderr)
             continue
         if action.split()[0] in ('pass', 'missing'):
             continue
-        if f.result not in ERRORS:
+        if f.result not in ERRORS and action.split()[0] != 'own':
             sys.exit(f'gen_wrappers: {f.name} returns {f.result}: no error to answer if it is missing')
         out.append((f, f.name, action))
-        if f.library == 'cudart' and f.name in per_thread:
+        if f.library == 'cudart' and f.name in per_thread and action.split()[0] != 'own':
             out.append((f, f.name + per_thread[f.name], action))
     return out
 
@@ -272,10 +276,12 @@ def main():
     o = p.parse_args()
     rows, per_thread = read_table(o.table), per_thread_names(o.include)
     functions = []
-    for library, (header, prefix) in HEADERS.items():
-        parsed = parse_header(o.clang, o.include, header, prefix)
+    for library, headers in HEADERS.items():
+        parsed = {}
+        for header, prefix in headers:
+            parsed |= parse_header(o.clang, o.include, header, prefix)
         if len(parsed) < 100:
-            sys.exit(f'gen_wrappers: only {len(parsed)} functions found in {header}; is {o.include} a CUDA toolkit?')
+            sys.exit(f'gen_wrappers: only {len(parsed)} functions found for lib{library}; is {o.include} a CUDA toolkit?')
         functions += [Function(library, n, *parsed[n]) for n in sorted(parsed)]
     if o.list:
         for f in functions:
@@ -292,9 +298,10 @@ def main():
     write('api_names.c', f'{note}#include "preload/real.h"\nconst struct real_api real_apis[API_COUNT] = {{\n{names}}};\n')
     opaque = ''.join(c + ';\n' for c in OPAQUE.values())
     for library in HEADERS:
-        mine = [(f, s, a) for f, s, a in symbols if f.library == library]
+        mine = [(f, s, a) for f, s, a in symbols if f.library == library and a.split()[0] != 'own']
         # Declared nowhere in C: the per-thread symbols, and what the vendor gives to C++ only.
-        extra = ''.join(prototype(f, s) + ';\n' for f, s, _ in mine if s != f.name or any(h in t for t, _ in f.params for h in OPAQUE))
+        extra = ''.join(prototype(f, s) + ';\n' for f, s, _ in mine
+                        if s != f.name or s.startswith('__') or any(h in t for t, _ in f.params for h in OPAQUE))
         write(f'wrap_{library}.c', f'{note}#include "preload/fill.h"\n{opaque}\n{extra}\n' +
               '\n'.join(wrapper(*x) for x in mine))
     write('libacct.map', '{\nglobal:\n' + ''.join(f'    {s};\n' for _, s, _ in symbols) + 'local: *;\n};\n')

@@ -92,6 +92,16 @@ void hook_thread_end(void *thread) {
     t->generation = 0;
 }
 
+/* Ids are the process' own: threads are numbered as they come. */
+void hook_mark_slow(struct hook_call *k) {
+    static _Atomic uint64_t threads;
+    struct hook_thread *t = k->thread;
+    int saved = errno;
+    if (!t->external) t->external = (atomic_fetch_add_explicit(&threads, 1, memory_order_relaxed) + 1) << 40;
+    if (cupti_push(t->external + 1)) k->external = ++t->external;
+    errno = saved;
+}
+
 /* An INFO record is no call: where there is no room it is left for later, not counted as lost. */
 static void tell_api(struct hook_call *k) {
     struct ring_writer *w = &k->thread->writer;

@@ -2,6 +2,7 @@
  *
  *     struct hook_call k;
  *     if (!hook_enter(&k, API_x)) return real(…);     nothing is recorded: pass through
+ *     hook_mark(&k);                                  calls that start work on the device
  *     r = real(…);
  *     if (hook_leave(&k, r)) fill_y(&k, …);           the records, after the real call
  *     hook_done(&k);
@@ -13,6 +14,7 @@
 
 #include <errno.h>
 #include <time.h>
+#include "cupti/cupti.h"
 #include "preload/life.h"
 #include "trace/ring.h"
 
@@ -21,6 +23,7 @@ struct hook_thread {
     uint32_t generation; /* of the trace that `ring` belongs to; 0: none */
     uint32_t depth;      /* calls that are under way */
     int ring;            /* number of the claimed ring, -1: none was free */
+    uint64_t external;   /* last external id given out: number of the thread << 40 | count; 0: none yet */
     struct ring_writer writer;
 };
 
@@ -33,6 +36,7 @@ struct hook_call {
     int32_t device; /* ordinal, ACCT_NULL_I32 not known */
     int saved_errno;
     uint64_t start_ns, end_ns;
+    uint64_t external; /* by which CUPTI ties device work to this call; 0: it is not asked to */
 };
 
 extern __thread struct hook_thread hook_thread __attribute__((tls_model("initial-exec")));
@@ -60,8 +64,17 @@ static inline int hook_enter(struct hook_call *k, uint32_t api) {
     k->api = api;
     k->generation = t->generation;
     k->device = ACCT_NULL_I32;
+    k->external = 0;
     k->start_ns = hook_now();
     return 1;
+}
+
+void hook_mark_slow(struct hook_call *k);
+
+/* Between hook_enter and the real call, where that starts work on the device: what CUPTI tells of it can be tied to
+ * this call. Nothing where there are no device times. */
+static inline void hook_mark(struct hook_call *k) {
+    if (cupti_on()) hook_mark_slow(k);
 }
 
 /* 1: go on with the record. 0 in the child of a fork that happened meanwhile: its thread has no ring. */
@@ -69,6 +82,7 @@ static inline int hook_leave(struct hook_call *k, int32_t status) {
     k->end_ns = hook_now();
     k->status = status;
     k->saved_errno = errno;
+    if (k->external) cupti_pop();
     if (k->generation != life_generation()) return 0;
     if (status == 0) hook_device(k);
     return 1;

@@ -27,7 +27,12 @@ static const char *const stmt_sql[ROWS_STMTS] = {
     [ROWS_PTX] = "INSERT OR IGNORE INTO ptx VALUES(?1, ?2, ?3, ?4)",
     [ROWS_MODULE] = "INSERT INTO module VALUES(?1, 1, ?2, ?3, NULL, ?4, ?5) ON CONFLICT(id) DO NOTHING",
     [ROWS_MODULE_TEXT] = "UPDATE module SET hash = ?2, why = ?3 WHERE id = ?1 AND hash IS NULL",
-    [ROWS_KERNEL] = "INSERT OR REPLACE INTO kernel VALUES(?1, 1, ?2, ?3, ?4, NULL, ?5, ?6, ?7, ?8, ?9)",
+    [ROWS_KERNEL] =
+        "INSERT INTO kernel VALUES(?1, 1, ?2, ?3, ?4, NULL, ?5, ?6, ?7, ?8, ?9) ON CONFLICT(id) DO UPDATE SET "
+        "module = coalesce(?2, module), modules = coalesce(?3, modules), name = coalesce(?4, name), "
+        "params = coalesce(?5, params), registers = coalesce(?6, registers), "
+        "static_shared_bytes = coalesce(?7, static_shared_bytes), "
+        "local_bytes = coalesce(?8, local_bytes), max_threads = coalesce(?9, max_threads)",
     [ROWS_CORRELATION] = "INSERT OR REPLACE INTO correlation VALUES(?1, ?2)",
     [ROWS_ACTIVITY] = "INSERT INTO activity VALUES(NULL, 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, "
                       "?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",

@@ -79,6 +79,7 @@ void ring_attach(struct ring_writer *w, struct acct_control *c, unsigned i) {
     w->tail = atomic_load_explicit(&w->ring->tail, memory_order_acquire);
     w->blob_tail = atomic_load_explicit(&w->ring->blob_tail, memory_order_acquire);
     w->wake_at = w->head + w->slot_count / 4;
+    w->blob_wake_at = w->blob_head + w->blob_bytes / 4;
     w->present = w->blob_present = UINT64_MAX;
     set_limit(w);
 }
@@ -180,15 +181,18 @@ void ring_wake(struct acct_control *c) {
 }
 
 void ring_check_fill(struct ring_writer *w) {
-    uint32_t quarter = w->slot_count / 4;
+    uint32_t quarter = w->slot_count / 4, blob_quarter = w->blob_bytes / 4;
     w->tail = atomic_load_explicit(&w->ring->tail, memory_order_acquire);
+    w->blob_tail = atomic_load_explicit(&w->ring->blob_tail, memory_order_acquire);
     set_limit(w);
-    if (w->head - w->tail < quarter) {
+    if (w->head - w->tail < quarter && w->blob_head - w->blob_tail < blob_quarter) {
         w->wake_at = w->tail + quarter;
+        w->blob_wake_at = w->blob_tail + blob_quarter;
         return;
     }
     /* Asked again a little later: a wake-up that crossed with the collector's falling asleep is so made good. */
     w->wake_at = w->head + w->slot_count / 16;
+    w->blob_wake_at = w->blob_head + w->blob_bytes / 16;
     ring_wake(w->control);
 }
 
@@ -230,27 +234,42 @@ void *ring_begin_slow(struct ring_writer *w, uint16_t event, uint32_t slots, uin
     return r;
 }
 
-struct acct_text ring_text(struct ring_writer *w, const void *s, size_t bytes) {
-    struct acct_text t = {0, 0, 0};
-    if (!s) {
-        t.flags = ACCT_TEXT_NULL;
-        return t;
-    }
-    uint64_t at = w->blob_head;
-    uint32_t to_end = w->blob_bytes - ((uint32_t)at & (w->blob_bytes - 1));
-    if (bytes > to_end) at += to_end;
-    if (at + bytes - w->blob_tail > w->blob_bytes)
+/* Where `bytes` that may not cross the end of the blob ring begin. */
+static uint64_t blob_place(const struct ring_writer *w, size_t bytes) {
+    uint32_t to_end = w->blob_bytes - ((uint32_t)w->blob_head & (w->blob_bytes - 1));
+    return bytes > to_end ? w->blob_head + to_end : w->blob_head;
+}
+
+static int blob_room_until(struct ring_writer *w, uint64_t end) {
+    if (end - w->blob_tail > w->blob_bytes)
         w->blob_tail = atomic_load_explicit(&w->ring->blob_tail, memory_order_acquire);
-    if (bytes > w->blob_bytes || at + bytes - w->blob_tail > w->blob_bytes ||
-        !extend(w, &w->blob_present, at + bytes, w->blob, PRESENT_BLOB, w->blob_bytes, 1)) {
+    return end - w->blob_tail <= w->blob_bytes &&
+           extend(w, &w->blob_present, end, w->blob, PRESENT_BLOB, w->blob_bytes, 1);
+}
+
+int ring_has_blob_room(struct ring_writer *w, size_t bytes) {
+    return bytes <= w->blob_bytes && blob_room_until(w, blob_place(w, bytes) + bytes);
+}
+
+struct acct_text ring_reserve(struct ring_writer *w, size_t bytes, void **room) {
+    uint64_t at = blob_place(w, bytes);
+    *room = NULL;
+    if (bytes > w->blob_bytes || !blob_room_until(w, at + bytes)) {
         uint64_t ever = atomic_load_explicit(&w->ring->lost_blobs, memory_order_relaxed);
         atomic_store_explicit(&w->ring->lost_blobs, ever + 1, memory_order_relaxed);
-        t.flags = ACCT_TEXT_LOST;
-        return t;
+        w->wake_at = 0;
+        return (struct acct_text){0, 0, ACCT_TEXT_LOST};
     }
-    memcpy(w->blob + (at & (w->blob_bytes - 1)), s, bytes);
-    t.position = at;
-    t.bytes = (uint32_t)bytes;
+    *room = w->blob + (at & (w->blob_bytes - 1));
     w->blob_head = at + bytes;
+    if (w->blob_head >= w->blob_wake_at) w->wake_at = 0; /* the next ring_commit looks at the fill level */
+    return (struct acct_text){at, (uint32_t)bytes, 0};
+}
+
+struct acct_text ring_text(struct ring_writer *w, const void *s, size_t bytes) {
+    void *room;
+    if (!s) return (struct acct_text){0, 0, ACCT_TEXT_NULL};
+    struct acct_text t = ring_reserve(w, bytes, &room);
+    if (room) memcpy(room, s, bytes);
     return t;
 }

@@ -1,5 +1,5 @@
 /* The writer's side of the rings of trace/wire.h. One writer per ring (the thread that claimed it); no locks, no
- * allocation, no system call but the wake-up of a sleeping collector when a ring is a quarter full.
+ * allocation, no system call but the wake-up of a sleeping collector when a ring or its blob ring is a quarter full.
  *
  * A record is written in place:
  *     struct acct_ev_free *r = ring_begin(w, ACCT_EV_FREE, sizeof *r, now);
@@ -29,6 +29,7 @@ struct ring_writer {
     uint64_t tail, blob_tail; /* the reader's, as last seen */
     uint64_t limit;           /* head may reach this without a look at the reader's progress or at the pages */
     uint64_t wake_at;         /* head from which the fill level is looked at */
+    uint64_t blob_wake_at;    /* likewise blob_head */
     uint64_t lost;            /* records dropped since the last LOST record */
     uint64_t lost_first_ns, lost_last_ns;
     int (*make_present)(void *start, size_t bytes);
@@ -68,6 +69,12 @@ void ring_wake(struct acct_control *c);
 /* Puts `bytes` of `s` into the blob ring, for the record between its ring_begin and ring_commit. s == NULL: not known.
  * A full blob ring gives a text marked ACCT_TEXT_LOST. */
 struct acct_text ring_text(struct ring_writer *w, const void *s, size_t bytes);
+
+/* The same without the copy: the caller fills the `bytes` at *room before ring_commit; NULL: the blob ring is full. */
+struct acct_text ring_reserve(struct ring_writer *w, size_t bytes, void **room);
+
+/* 1: a text of `bytes` would find room. Nothing is counted as lost. */
+int ring_has_blob_room(struct ring_writer *w, size_t bytes);
 
 /* The slow parts of ring_begin and ring_commit. */
 void *ring_begin_slow(struct ring_writer *w, uint16_t event, uint32_t slots, uint64_t now_ns);

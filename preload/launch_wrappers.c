@@ -1,0 +1,80 @@
+/* The wrappers that record nothing but note which kernels there are. Registration runs in constructors: it is no call
+ * of the program that would start a trace, nor is what the runtime calls inside. */
+#include <dlfcn.h>
+#include "acct/env.h"
+#include "preload/fill.h"
+#include "preload/kernels.h"
+#include "preload/launch_stubs.h"
+
+/* ACCT=off: nothing is noted. The environment is looked at once, since this may come before our own constructor. */
+static int wanted(void) {
+    static _Atomic int known; /* 1 no, 2 yes */
+    int k = atomic_load_explicit(&known, memory_order_relaxed);
+    if (!k) {
+        uint64_t on;
+        acct_env_number(ENV_ACCT, &on);
+        atomic_store_explicit(&known, k = on ? 2 : 1, memory_order_relaxed);
+    }
+    return k == 2;
+}
+
+#define REAL(name) (__typeof__(&name))real_get(API_##name)
+
+void **__cudaRegisterFatBinary(void *wrapper) {
+    __typeof__(&__cudaRegisterFatBinary) real = REAL(__cudaRegisterFatBinary);
+    if (!real) return NULL;
+    hook_nest(1);
+    void **handle = real(wrapper);
+    hook_nest(-1);
+    if (handle && wanted()) kernels_note_binary(handle, wrapper);
+    return handle;
+}
+
+void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int thread_limit,
+                            uint3 *tid, uint3 *bid, dim3 *block, dim3 *grid, int *warp_size) {
+    __typeof__(&__cudaRegisterFunction) real = REAL(__cudaRegisterFunction);
+    if (!real) return;
+    hook_nest(1);
+    real(handle, host, device, name, thread_limit, tid, bid, block, grid, warp_size);
+    hook_nest(-1);
+    if (wanted()) kernels_note_function(handle, host, name);
+}
+
+void __cudaUnregisterFatBinary(void **handle) {
+    __typeof__(&__cudaUnregisterFatBinary) real = REAL(__cudaUnregisterFatBinary);
+    if (wanted()) kernels_forget_binary(handle); /* before: afterwards its addresses may be others' already */
+    if (!real) return;
+    hook_nest(1);
+    real(handle);
+    hook_nest(-1);
+}
+
+cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *host) {
+    __typeof__(&__cudaGetKernel) real = REAL(__cudaGetKernel);
+    if (!real) return cudaErrorSharedObjectSymbolNotFound;
+    hook_nest(1);
+    cudaError_t r = real(kernel, host);
+    hook_nest(-1);
+    if (r == cudaSuccess && wanted()) kernels_note_handle(*kernel, host);
+    return r;
+}
+
+cudaError_t cudaGetKernel(cudaKernel_t *kernel, const void *host) {
+    __typeof__(&cudaGetKernel) real = REAL(cudaGetKernel);
+    if (!real) return cudaErrorSharedObjectSymbolNotFound;
+    hook_nest(1);
+    cudaError_t r = real(kernel, host);
+    hook_nest(-1);
+    if (r == cudaSuccess && wanted()) kernels_note_handle(*kernel, host);
+    return r;
+}
+
+cudaError_t cudaLibraryUnload(cudaLibrary_t library) {
+    __typeof__(&cudaLibraryUnload) real = REAL(cudaLibraryUnload);
+    if (!real) return cudaErrorSharedObjectSymbolNotFound;
+    hook_nest(1);
+    cudaError_t r = real(library);
+    hook_nest(-1);
+    if (r == cudaSuccess && wanted()) kernels_forget_handles();
+    return r;
+}
