@@ -2,7 +2,8 @@
 VGPU_GEN := $(BUILD)/gen/vgpu
 VGPU_BLAS_SRC := $(wildcard vgpu/vgpu_blas_*.c)
 VGPU_STANDIN_SRC := $(wildcard vgpu/vgpu_standin*.c)
-VGPU_CUDA_SRC := $(filter-out $(VGPU_BLAS_SRC) $(VGPU_STANDIN_SRC) vgpu/vgpu_tables.c,$(wildcard vgpu/vgpu_*.c))
+VGPU_JIT_SRC := $(wildcard vgpu/vgpu_jit_*.c)
+VGPU_CUDA_SRC := $(filter-out $(VGPU_BLAS_SRC) $(VGPU_STANDIN_SRC) $(VGPU_JIT_SRC) vgpu/vgpu_tables.c,$(wildcard vgpu/vgpu_*.c))
 VGPU_BLAS := $(call objs,$(VGPU_BLAS_SRC))
 VGPU_CUDA := $(call objs,$(VGPU_CUDA_SRC))
 VGPU_ENGINE := $(VGPU_BLAS) $(VGPU_CUDA) $(call objs,vgpu/vgpu_tables.c) $(BUILD)/obj/gen/vgpu/vgpu_cudart_table.o $(BUILD)/obj/gen/vgpu/vgpu_cublas_table.o
@@ -58,9 +59,20 @@ $(foreach t,$(filter-out test_vgpu_arena test_vgpu_half,$(VGPU_TESTS)),\
 UNIT_test_vgpu_arena := $(call objs,vgpu/vgpu_arena.c vgpu/vgpu_tree.c)
 UNIT_test_vgpu_half := $(call objs,vgpu/vgpu_half.c)
 
-# A program as nvcc makes it; what it includes of the toolkit does not change under a build.
-TEST_PROGRAMS += $(BUILD)/tests/vgpu_kernel
+# Programs as nvcc makes them; what they include of the toolkit does not change under a build.
+VGPU_PROGRAMS := vgpu_kernel launch_cases launch_legacy launch_per_thread launch_units launch_machine launch_empty
+VGPU_PROGRAM_BIN := $(VGPU_PROGRAMS:%=$(BUILD)/tests/%)
+TEST_PROGRAMS += $(VGPU_PROGRAM_BIN)
+VGPU_PTX := -gencode arch=compute_80,code=compute_80
 $(BUILD)/tests/vgpu_kernel: tests/programs/vgpu_kernel.cu
+$(BUILD)/tests/launch_cases $(BUILD)/tests/launch_legacy $(BUILD)/tests/launch_per_thread $(BUILD)/tests/launch_machine: tests/programs/launch_cases.cu
+$(BUILD)/tests/launch_units: tests/programs/launch_unit_a.cu tests/programs/launch_unit_b.cu
+$(BUILD)/tests/launch_empty: tests/programs/launch_empty.cu
+$(BUILD)/tests/launch_legacy: NVCC_FLAGS = -D__NV_LEGACY_LAUNCH
+$(BUILD)/tests/launch_per_thread: NVCC_FLAGS = -default-stream per-thread
+$(BUILD)/tests/launch_units: NVCC_FLAGS = -rdc=true
+$(BUILD)/tests/launch_machine: VGPU_PTX := -gencode arch=compute_80,code=sm_80
+$(VGPU_PROGRAM_BIN):
 	@mkdir -p $(@D)
-	$(SAY) "  NVCC $<"
-	$(Q)$(NVCC) -cudart shared -gencode arch=compute_80,code=compute_80 $< -o $@
+	$(SAY) "  NVCC $@"
+	$(Q)$(NVCC) -cudart shared -std=c++17 $(VGPU_PTX) $(NVCC_FLAGS) -I. $(filter %.cu,$^) -o $@
