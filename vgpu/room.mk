@@ -11,6 +11,11 @@ VGPU_STANDIN := $(BUILD)/obj/vgpu/vgpu_standin.o
 VGPU_OWN := $(BUILD)/obj/vgpu/vgpu_standin_cudart.o
 VGPU_GENERATED := $(foreach l,cudart cublas,$(foreach s,standin missing table,$(BUILD)/obj/gen/vgpu/vgpu_$(l)_$(s).o))
 VGPU_LIBS := $(BUILD)/vgpu/libcudart.so.13 $(BUILD)/vgpu/libcublas.so.13 $(BUILD)/vgpu/libacct-vgpu.so
+VGPU_CUPTI := $(call objs,$(wildcard vgpu/vgpu_cupti_*.c))
+VGPU_CUDA := $(filter-out $(VGPU_CUPTI),$(VGPU_CUDA))
+VGPU_ENGINE += $(BUILD)/obj/gen/vgpu/vgpu_cupti_table.o
+VGPU_GENERATED += $(foreach s,standin missing table,$(BUILD)/obj/gen/vgpu/vgpu_cupti_$(s).o)
+VGPU_LIBS += $(BUILD)/vgpu/libcupti.so.13
 ALL += $(VGPU_LIBS)
 
 # In the engine all is hidden but vgpu_engine; the stand-ins' exports are in their version scripts.
@@ -22,6 +27,8 @@ $(VGPU_BLAS) $(BUILD)/obj/vgpu/vgpu_half.o: ROOM_CFLAGS += -O3
 VGPU_GENERATE = $(PYTHON) vgpu/generate.py --include $(CUDA_INC) --clang $(CLANG)
 $(BUILD)/obj/vgpu/vgpu_error.o: $(VGPU_GEN)/vgpu_cudart_errors.h
 $(BUILD)/obj/vgpu/vgpu_blas_handle.o: $(VGPU_GEN)/vgpu_cublas_errors.h
+$(BUILD)/obj/vgpu/vgpu_cupti_names.o: $(VGPU_GEN)/vgpu_cupti_errors.h $(VGPU_GEN)/vgpu_cupti_cbids.h
+$(VGPU_GEN)/vgpu_cupti_cbids.h: $(VGPU_GEN)/vgpu_cupti_errors.h ;
 $(VGPU_GEN)/vgpu_%_errors.h: vgpu/generate.py
 	$(SAY) "  GEN $@"
 	$(Q)$(VGPU_GENERATE) --errors-only --library $* --real - --out $(VGPU_GEN)/vgpu_$*
@@ -35,6 +42,10 @@ $(call VGPU_PARTS,cublas) &: vgpu/generate.py $(VGPU_BLAS)
 	$(SAY) "  GEN $@"
 	$(Q)$(VGPU_GENERATE) --library cublas --real $(CUDA_LIB)/libcublas.so.13 --out $(VGPU_GEN)/vgpu_cublas $(VGPU_BLAS)
 
+$(call VGPU_PARTS,cupti) &: vgpu/generate.py $(VGPU_CUPTI)
+	$(SAY) "  GEN $@"
+	$(Q)$(VGPU_GENERATE) --library cupti --real $(CUDA_LIB)/libcupti.so.13 --out $(VGPU_GEN)/vgpu_cupti $(VGPU_CUPTI)
+
 $(BUILD)/vgpu/libacct-vgpu.so: vgpu/vgpu_engine.map $(VGPU_ENGINE) $$(PTX_OBJ)
 	@mkdir -p $(@D)
 	$(SAY) "  LINK $@"
@@ -47,6 +58,10 @@ $(BUILD)/vgpu/libcublas.so.13: $(VGPU_STANDIN) $(BUILD)/obj/gen/vgpu/vgpu_cublas
 	@mkdir -p $(@D)
 	$(SAY) "  LINK $@"
 	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-soname,$(@F) -Wl,--version-script=$(VGPU_GEN)/vgpu_cublas.map $(filter %.o,$^) -o $@
+$(BUILD)/vgpu/libcupti.so.13: $(VGPU_STANDIN) $(BUILD)/obj/gen/vgpu/vgpu_cupti_standin.o $(BUILD)/obj/gen/vgpu/vgpu_cupti_missing.o $(VGPU_GEN)/vgpu_cupti.map
+	@mkdir -p $(@D)
+	$(SAY) "  LINK $@"
+	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-soname,$(@F) -Wl,--version-script=$(VGPU_GEN)/vgpu_cupti.map $(filter %.o,$^) -o $@
 .PHONY: vgpu
 vgpu: $(VGPU_LIBS)
 
@@ -56,6 +71,7 @@ $(VGPU_TESTS:%=$(BUILD)/obj/tests/unit/%.o): ROOM_CFLAGS = -isystem $(CUDA_INC)
 $(foreach t,$(filter-out test_vgpu_arena test_vgpu_half,$(VGPU_TESTS)),\
   $(eval UNIT_$(t) := $(BUILD)/vgpu/libcublas.so.13 $(BUILD)/vgpu/libcudart.so.13 | $(BUILD)/vgpu/libacct-vgpu.so)\
   $(eval LIBS_$(t) := -Wl,-rpath,$(abspath $(BUILD)/vgpu)))
+$(foreach t,$(filter test_vgpu_cupti%,$(VGPU_TESTS)),$(eval UNIT_$(t) := $(BUILD)/vgpu/libcupti.so.13 $(UNIT_$(t))))
 UNIT_test_vgpu_arena := $(call objs,vgpu/vgpu_arena.c vgpu/vgpu_tree.c)
 UNIT_test_vgpu_half := $(call objs,vgpu/vgpu_half.c)
 

@@ -19,9 +19,10 @@ struct vgpu_blas {
 
 /* Copies the handle's settings to *out; NOT_INITIALIZED if it is no handle. */
 cublasStatus_t vgpu_blas_open(cublasHandle_t handle, struct vgpu_blas *out);
-/* Queues run(copy of args). `wait`: returns when it is done (a result for the host). */
-cublasStatus_t vgpu_blas_run(const struct vgpu_blas *handle, void (*run)(void *), const void *args, size_t bytes,
-                             bool wait);
+/* Queues run(copy of args) as one kernel of the device. `wait`: returns when it is done (a result for the host).
+ * `routine`: cublasSaxpy, …, a constant; with `variant` (as _nt) it names the kernel: vgpu_saxpy, vgpu_sgemm_nt. */
+cublasStatus_t vgpu_blas_run(const struct vgpu_blas *handle, const char *routine, const char *variant,
+                             void (*run)(void *), const void *args, size_t bytes, bool wait);
 cublasStatus_t vgpu_blas_status(cudaError_t error);
 
 /* A scalar argument. Half types are held as the float they stand for. */

@@ -73,7 +73,7 @@ static cublasStatus_t geam(cublasHandle_t handle, struct geam *g, cublasOperatio
     if (!g->c) return CUBLAS_STATUS_INVALID_VALUE;
     g->alpha = vgpu_scalar(&h, alpha, g->type);
     g->beta = vgpu_scalar(&h, beta, g->type);
-    return vgpu_blas_run(&h, run_geam, g, sizeof *g, false);
+    return vgpu_blas_run(&h, g->call, "", run_geam, g, sizeof *g, false);
 }
 
 #define GEAM(S, code, T)                                                                                             \
@@ -133,7 +133,7 @@ static cublasStatus_t dgmm(cublasHandle_t handle, const struct dgmm *d, cublasSi
         return CUBLAS_STATUS_INVALID_VALUE;
     if (!d->m || !d->n) return CUBLAS_STATUS_SUCCESS;
     if (!d->a || !d->x || !d->c) return CUBLAS_STATUS_INVALID_VALUE;
-    return vgpu_blas_run(&h, run_dgmm, d, sizeof *d, false);
+    return vgpu_blas_run(&h, d->call, "", run_dgmm, d, sizeof *d, false);
 }
 
 #define DGMM(S, code, T)                                                                                         \

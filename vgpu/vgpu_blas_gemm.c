@@ -112,6 +112,26 @@ struct form {
     bool array;
 };
 
+/* What the kernel is named after: cublasGemmEx does not tell the type. */
+static const char *routine(const struct form *f) {
+    switch ((int)f->a) {
+    case CUDA_R_16F:
+        return "cublasHgemm";
+    case CUDA_R_16BF:
+        return "cublasBf16gemm";
+    case CUDA_R_64F:
+        return "cublasDgemm";
+    default:
+        return "cublasSgemm";
+    }
+}
+
+static const char *variant(bool na, bool nb, bool batched) {
+    static const char *const names[2][2][2] = {{{"_tt", "_batched_tt"}, {"_tn", "_batched_tn"}},
+                                               {{"_nt", "_batched_nt"}, {"_nn", "_batched_nn"}}};
+    return names[na][nb][batched];
+}
+
 static cublasStatus_t gemm(cublasHandle_t handle, const struct form *f, cublasOperation_t ta, cublasOperation_t tb,
                            int64_t m, int64_t n, int64_t k, const void *alpha, const void *a, int64_t lda,
                            const void *b, int64_t ldb, const void *beta, void *c, int64_t ldc) {
@@ -141,7 +161,7 @@ static cublasStatus_t gemm(cublasHandle_t handle, const struct form *f, cublasOp
         .alpha = vgpu_scalar(&h, alpha, f->scalar),
         .beta = vgpu_scalar(&h, beta, f->scalar),
     };
-    return vgpu_blas_run(&h, run_gemm, &g, sizeof g, false);
+    return vgpu_blas_run(&h, routine(f), variant(na, nb, f->batch > 1), run_gemm, &g, sizeof g, false);
 }
 
 #define GEMM_ARGS(T) \

@@ -1,7 +1,10 @@
 /* cuBLAS handles, settings, and what all routines use. */
 #include "vgpu/vgpu_blas.h"
 
+#include <ctype.h>
+#include <cupti.h>
 #include <library_types.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -199,10 +202,48 @@ const char *cublasGetStatusString(cublasStatus_t status) {
 
 /* ---- what the routines use ---- */
 
-cublasStatus_t vgpu_blas_run(const struct vgpu_blas *h, void (*run)(void *), const void *args, size_t bytes,
-                             bool wait) {
+/* Names of kernels, made at their first launch that somebody hears of, and kept. */
+static const char *kernel_name(const char *routine, const char *variant) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct {
+        const char *routine, *variant;
+        char name[48];
+    } made[256];
+    static size_t count;
+    size_t i = 0;
+    pthread_mutex_lock(&lock);
+    while (i < count && (strcmp(made[i].routine, routine) || strcmp(made[i].variant, variant))) i++;
+    if (i == count && count < sizeof made / sizeof *made) {
+        made[count].routine = routine;
+        made[count].variant = variant;
+        char *name = made[count++].name;
+        snprintf(name, sizeof made->name, "vgpu_%s%s", routine + strlen("cublas"), variant);
+        for (char *c = name; *c; c++) *c = (char)tolower((unsigned char)*c);
+    }
+    pthread_mutex_unlock(&lock);
+    return i < count ? made[i].name : "vgpu_blas";
+}
+
+/* cuBLAS launches through the driver, inside the program's call. */
+static cudaError_t launch(const struct vgpu_blas *h, const char *kernel, struct vgpu_work *w, struct vgpu_ticket *t) {
+    struct vgpu_api_call call;
+    cuLaunchKernel_params params = {.hStream = h->stream};
+    w->activity = (struct vgpu_activity){.kind = VGPU_ACTIVITY_KERNEL, .name = kernel};
+    vgpu_api_enter_launch(&call, 1, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, "cuLaunchKernel", &params, kernel);
+    cudaError_t e = vgpu_submit(h->stream, w, t);
+    vgpu_api_leave(&call, (int)e);
+    return e;
+}
+
+cublasStatus_t vgpu_blas_run(const struct vgpu_blas *h, const char *routine, const char *variant, void (*run)(void *),
+                             const void *args, size_t bytes, bool wait) {
     struct vgpu_work w = {.run = run, .args = args, .bytes = bytes, .blas = true};
-    return vgpu_blas_status(wait ? vgpu_submit_and_wait(h->stream, &w) : vgpu_submit(h->stream, &w, NULL));
+    struct vgpu_ticket t;
+    cudaError_t e = atomic_load_explicit(&vgpu_activity_wanted, memory_order_relaxed)
+                        ? launch(h, kernel_name(routine, variant), &w, &t)
+                        : vgpu_submit(h->stream, &w, &t);
+    if (!e && wait) e = vgpu_wait(t);
+    return vgpu_blas_status(e);
 }
 
 struct vgpu_scalar vgpu_scalar(const struct vgpu_blas *h, const void *p, cudaDataType_t type) {
@@ -237,14 +278,41 @@ uint64_t vgpu_vector_bytes(int64_t n, int64_t stride, size_t element) {
 
 /* ---- copies with strides ---- */
 
+/* Between host and device; cuBLAS copies through the driver too. stream NULL: the default one, and waits. */
+static cudaError_t copy_matrix(size_t width, size_t height, const void *from, size_t from_pitch, void *to,
+                               size_t to_pitch, enum cudaMemcpyKind kind, const cudaStream_t *stream) {
+    bool up = kind == cudaMemcpyHostToDevice, heard = atomic_load_explicit(&vgpu_activity_wanted, memory_order_relaxed);
+    struct vgpu_api_call call;
+    CUDA_MEMCPY2D shape = {
+        .srcMemoryType = up ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
+        .srcHost = up ? from : NULL,
+        .srcDevice = up ? 0 : (CUdeviceptr)from,
+        .srcPitch = from_pitch,
+        .dstMemoryType = up ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST,
+        .dstHost = up ? NULL : to,
+        .dstDevice = up ? (CUdeviceptr)to : 0,
+        .dstPitch = to_pitch,
+        .WidthInBytes = width,
+        .Height = height,
+    };
+    cuMemcpy2DAsync_v2_params params = {&shape, stream ? *stream : NULL}; /* cuMemcpy2D_v2's begin alike */
+    if (heard)
+        vgpu_api_enter(&call, 1,
+                       stream ? CUPTI_DRIVER_TRACE_CBID_cuMemcpy2DAsync_v2 : CUPTI_DRIVER_TRACE_CBID_cuMemcpy2D_v2,
+                       stream ? "cuMemcpy2DAsync_v2" : "cuMemcpy2D_v2", &params);
+    cudaError_t e = stream ? cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, *stream)
+                           : cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind);
+    if (heard) vgpu_api_leave(&call, (int)e);
+    return e;
+}
+
 static cublasStatus_t transfer(int64_t rows, int64_t columns, int64_t element, const void *from, int64_t from_ld,
                                void *to, int64_t to_ld, enum cudaMemcpyKind kind, const cudaStream_t *stream) {
     if (rows < 0 || columns < 0 || element <= 0 || from_ld <= 0 || to_ld <= 0) return CUBLAS_STATUS_INVALID_VALUE;
     if (!rows || !columns) return CUBLAS_STATUS_SUCCESS;
     size_t width = (size_t)(rows * element), to_pitch = (size_t)(to_ld * element),
            from_pitch = (size_t)(from_ld * element);
-    cudaError_t e = stream ? cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, (size_t)columns, kind, *stream)
-                           : cudaMemcpy2D(to, to_pitch, from, from_pitch, width, (size_t)columns, kind);
+    cudaError_t e = copy_matrix(width, (size_t)columns, from, from_pitch, to, to_pitch, kind, stream);
     return e == cudaSuccess                  ? CUBLAS_STATUS_SUCCESS
            : e == cudaErrorInvalidPitchValue ? CUBLAS_STATUS_INVALID_VALUE
                                              : CUBLAS_STATUS_MAPPING_ERROR;

@@ -200,7 +200,7 @@ static cublasStatus_t level1(cublasHandle_t handle, struct level1 *l, const void
     if (scalars) l->alpha = vgpu_scalar(&h, alpha, scalar);
     if (l->routine == ROT) l->beta = vgpu_scalar(&h, beta, scalar);
     l->result_on_device = reduces && h.mode == CUBLAS_POINTER_MODE_DEVICE;
-    return vgpu_blas_run(&h, run_level1, l, sizeof *l, reduces && !l->result_on_device);
+    return vgpu_blas_run(&h, l->call, "", run_level1, l, sizeof *l, reduces && !l->result_on_device);
 }
 
 #define REDUCE(name, letter, code, T, which)                                                                \

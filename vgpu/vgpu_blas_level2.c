@@ -74,7 +74,7 @@ static cublasStatus_t level2(cublasHandle_t handle, struct level2 *l, const void
     if (vgpu_too_large(l->m, l->n, l->lda) || vgpu_too_large(l->incx, l->incy, 0)) return CUBLAS_STATUS_NOT_SUPPORTED;
     l->alpha = vgpu_scalar(&h, alpha, l->type);
     if (l->routine != GER) l->beta = vgpu_scalar(&h, beta, l->type);
-    return vgpu_blas_run(&h, run_level2, l, sizeof *l, false);
+    return vgpu_blas_run(&h, l->call, "", run_level2, l, sizeof *l, false);
 }
 
 #define LEVEL2(S, code, T)                                                                                       \

@@ -125,7 +125,7 @@ static cublasStatus_t level3(cublasHandle_t handle, struct level3 *l, const void
         return CUBLAS_STATUS_NOT_SUPPORTED;
     l->alpha = vgpu_scalar(&h, alpha, l->type);
     if (has_beta) l->beta = vgpu_scalar(&h, beta, l->type);
-    return vgpu_blas_run(&h, run_level3, l, sizeof *l, false);
+    return vgpu_blas_run(&h, l->call, "", run_level3, l, sizeof *l, false);
 }
 
 static CBLAS_UPLO uplo_of(cublasFillMode_t u) {

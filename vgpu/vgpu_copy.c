@@ -4,6 +4,7 @@
  * buffers, waits; between device buffers and for memsets even the synchronous form returns at once. */
 #include "vgpu/vgpu_engine.h"
 
+#include <cupti.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,6 +98,31 @@ static bool stage(struct copy *c) {
     return true;
 }
 
+static uint8_t memory_kind(enum vgpu_side s) {
+    switch (s) {
+    case VGPU_PAGEABLE:
+        return CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE;
+    case VGPU_PINNED:
+        return CUPTI_ACTIVITY_MEMORY_KIND_PINNED;
+    case VGPU_MANAGED:
+        return CUPTI_ACTIVITY_MEMORY_KIND_MANAGED;
+    case VGPU_DEVICE:
+        return CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
+    default:
+        return CUPTI_ACTIVITY_MEMORY_KIND_UNKNOWN;
+    }
+}
+
+/* Managed memory counts as the device's. */
+static uint8_t copy_kind(enum vgpu_side to, enum vgpu_side from) {
+    if (is_host(from)) return is_host(to) ? CUPTI_ACTIVITY_MEMCPY_KIND_HTOH : CUPTI_ACTIVITY_MEMCPY_KIND_HTOD;
+    return is_host(to) ? CUPTI_ACTIVITY_MEMCPY_KIND_DTOH : CUPTI_ACTIVITY_MEMCPY_KIND_DTOD;
+}
+
+static int64_t volume(const struct box *b) {
+    return (int64_t)(b->width * b->height * b->depth);
+}
+
 static cudaError_t copy(struct copy c, enum cudaMemcpyKind kind, cudaStream_t stream, bool synchronous) {
     enum vgpu_side to, from;
     if (!c.box.width || !c.box.height || !c.box.depth) return cudaSuccess;
@@ -106,7 +132,15 @@ static cudaError_t copy(struct copy c, enum cudaMemcpyKind kind, cudaStream_t st
     bool wait = synchronous ? host || to == VGPU_MANAGED || from == VGPU_MANAGED
                             : to == VGPU_PAGEABLE || (is_host(to) && is_host(from));
     if (!wait && from == VGPU_PAGEABLE) wait = !stage(&c);
-    struct vgpu_work w = {.run = run_copy, .args = &c, .bytes = sizeof c};
+    struct vgpu_work w = {.run = run_copy,
+                          .args = &c,
+                          .bytes = sizeof c,
+                          .activity = {.kind = VGPU_ACTIVITY_COPY,
+                                       .copy_kind = copy_kind(to, from),
+                                       .src_kind = memory_kind(from),
+                                       .dst_kind = memory_kind(to),
+                                       .asynchronous = !synchronous,
+                                       .bytes = volume(&c.box)}};
     e = wait ? vgpu_submit_and_wait(stream, &w) : vgpu_submit(stream, &w, NULL);
     if (e && !wait) free(c.staging);
     return e;
@@ -203,55 +237,66 @@ static void run_fill(void *args) {
             memset(f->to.p + z * f->to.slice + y * f->to.pitch, f->value, f->box.width);
 }
 
-static cudaError_t fill_box(struct side to, int value, struct box box, cudaStream_t stream) {
+static cudaError_t fill_box(struct side to, int value, struct box box, cudaStream_t stream, bool synchronous) {
     size_t bytes;
     if (!box.width || !box.height || !box.depth) return cudaSuccess;
     if (box.width > to.pitch) return cudaErrorInvalidPitchValue;
     if (!to.p || !extent(&to, &box, &bytes) || !vgpu_device_can(to.p, bytes)) return cudaErrorInvalidValue;
     struct fill f = {to, box, (unsigned char)value};
-    return vgpu_submit(stream, &(struct vgpu_work){.run = run_fill, .args = &f, .bytes = sizeof f}, NULL);
+    struct vgpu_work w = {.run = run_fill,
+                          .args = &f,
+                          .bytes = sizeof f,
+                          .activity = {.kind = VGPU_ACTIVITY_MEMSET,
+                                       .dst_kind = memory_kind(vgpu_side_of(to.p, bytes)),
+                                       .asynchronous = !synchronous,
+                                       .value = f.value,
+                                       .bytes = volume(&box)}};
+    return vgpu_submit(stream, &w, NULL);
 }
 
-static cudaError_t fill(void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream) {
-    return fill_box((struct side){to, pitch, 0}, value, (struct box){width, height, 1}, stream);
+static cudaError_t fill(void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream,
+                        bool synchronous) {
+    return fill_box((struct side){to, pitch, 0}, value, (struct box){width, height, 1}, stream, synchronous);
 }
 
-static cudaError_t fill_3d(struct cudaPitchedPtr to, int value, struct cudaExtent e, cudaStream_t stream) {
-    return fill_box(corner(&to, &(struct cudaPos){0, 0, 0}), value, (struct box){e.width, e.height, e.depth}, stream);
+static cudaError_t fill_3d(struct cudaPitchedPtr to, int value, struct cudaExtent e, cudaStream_t stream,
+                           bool synchronous) {
+    return fill_box(corner(&to, &(struct cudaPos){0, 0, 0}), value, (struct box){e.width, e.height, e.depth}, stream,
+                    synchronous);
 }
 
 cudaError_t cudaMemset3D(struct cudaPitchedPtr to, int value, struct cudaExtent e) {
-    return fill_3d(to, value, e, cudaStreamLegacy);
+    return fill_3d(to, value, e, cudaStreamLegacy, true);
 }
 
 cudaError_t cudaMemset3D_ptds(struct cudaPitchedPtr to, int value, struct cudaExtent e) {
-    return fill_3d(to, value, e, cudaStreamPerThread);
+    return fill_3d(to, value, e, cudaStreamPerThread, true);
 }
 
 cudaError_t cudaMemset3DAsync(struct cudaPitchedPtr to, int value, struct cudaExtent e, cudaStream_t stream) {
-    return fill_3d(to, value, e, stream);
+    return fill_3d(to, value, e, stream, false);
 }
 
 cudaError_t cudaMemset(void *to, int value, size_t bytes) {
-    return fill(to, bytes, value, bytes, 1, cudaStreamLegacy);
+    return fill(to, bytes, value, bytes, 1, cudaStreamLegacy, true);
 }
 
 cudaError_t cudaMemset_ptds(void *to, int value, size_t bytes) {
-    return fill(to, bytes, value, bytes, 1, cudaStreamPerThread);
+    return fill(to, bytes, value, bytes, 1, cudaStreamPerThread, true);
 }
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream) {
-    return fill(to, bytes, value, bytes, 1, stream);
+    return fill(to, bytes, value, bytes, 1, stream, false);
 }
 
 cudaError_t cudaMemset2D(void *to, size_t pitch, int value, size_t width, size_t height) {
-    return fill(to, pitch, value, width, height, cudaStreamLegacy);
+    return fill(to, pitch, value, width, height, cudaStreamLegacy, true);
 }
 
 cudaError_t cudaMemset2D_ptds(void *to, size_t pitch, int value, size_t width, size_t height) {
-    return fill(to, pitch, value, width, height, cudaStreamPerThread);
+    return fill(to, pitch, value, width, height, cudaStreamPerThread, true);
 }
 
 cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream) {
-    return fill(to, pitch, value, width, height, stream);
+    return fill(to, pitch, value, width, height, stream, false);
 }

@@ -35,13 +35,16 @@ struct vgpu_registry {
 
 struct vgpu_cudart_api;
 struct vgpu_cublas_api;
+struct vgpu_cupti_api;
 
 struct vgpu_engine {
     unsigned version;
     const struct vgpu_cudart_api *cudart;
     const struct vgpu_cublas_api *cublas;
+    const struct vgpu_cupti_api *cupti;
     int (*device)(int ordinal, struct acct_vgpu_device *out);
     void (*note)(int error);                          /* sets the calling thread's last CUDA error */
+    void (*note_cupti)(int error);                    /* CUPTI's */
     void (*registry)(struct vgpu_registry *registry); /* once, before the first call */
     int (*init_module)(struct vgpu_binary *binary);   /* __cudaInitModule; cudaError_t */
 };

@@ -61,7 +61,7 @@ static void pack(const struct ptx_function *f, void **args, unsigned char *param
 
 static struct vgpu_activity activity_of(const struct vgpu_kernel *k, const struct request *r) {
     struct vgpu_activity a = {.kind = VGPU_ACTIVITY_KERNEL,
-                              .correlation = vgpu_api_correlation(),
+                              .registers = (uint16_t)k->registers,
                               .grid = {r->grid.x, r->grid.y, r->grid.z},
                               .block = {r->block.x, r->block.y, r->block.z},
                               .static_shared = k->f->shared_bytes,

@@ -61,6 +61,7 @@ int vgpu_missing(int *said, const char *name, int error) {
         say(text);
     }
     const struct vgpu_engine *e = vgpu_engine_get();
-    if (e && strncmp(name, "cublas", 6)) e->note(error);
+    if (e && !strncmp(name + strspn(name, "_"), "cuda", 4)) e->note(error);
+    if (e && !strncmp(name, "cupti", 5)) e->note_cupti(error);
     return error;
 }

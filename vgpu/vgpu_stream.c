@@ -177,11 +177,13 @@ void vgpu_blas_leave(void) {
 
 /* Operations of a stream do not overlap, and none takes no time: the clock's steps may be coarser than the work. */
 static void run_timed(struct vgpu_stream *s, struct vgpu_op *op) {
-    uint64_t start = (uint64_t)vgpu_now();
-    if (start < s->last_end) start = s->last_end;
+    uint32_t clock, clock_at_end;
+    uint64_t start = vgpu_activity_clock(&clock);
+    if (start < s->last_end && clock == s->last_clock) start = s->last_end;
     op->run(op->args);
-    uint64_t end = (uint64_t)vgpu_now();
+    uint64_t end = vgpu_activity_clock(&clock_at_end);
     s->last_end = end > start ? end : start + 1;
+    s->last_clock = clock_at_end;
     if (!vgpu_refused) vgpu_activity_done(&op->activity, (uint32_t)s->id, start, s->last_end);
 }
 
@@ -281,7 +283,7 @@ static struct vgpu_op *make_op(const struct vgpu_stream *s, const struct vgpu_wo
     op->run = w->run;
     op->blas = w->blas;
     op->activity = w->activity;
-    if (op->activity.kind) op->activity.correlation = vgpu_api_correlation();
+    if (op->activity.kind) vgpu_activity_submitted(&op->activity);
     op->wait = (struct vgpu_ticket *)(op->args + args);
     op->waits = legacy_waits(s, op->wait);
     if (w->after.stream) op->wait[op->waits++] = w->after;

@@ -14,7 +14,8 @@ struct vgpu_stream {
     int priority;
     uint64_t id;
     uint64_t enqueued, done; /* operations, over all uses of the slot */
-    uint64_t last_end;       /* ns; of the worker */
+    uint64_t last_end;       /* of the worker: when the last reported work ended, by which clock */
+    uint32_t last_clock;
     struct vgpu_op *head, *tail;
     pthread_cond_t work, progress;
 };
