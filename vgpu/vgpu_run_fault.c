@@ -135,7 +135,7 @@ void vgpu_say_plain(const char *format, ...) {
 /* "block [1,0,0], thread [5,0,0]" as far as it is known. */
 static const char *where(const struct vgpu_frame *f, uint32_t thread, char *text, size_t bytes) {
     int n = snprintf(text, bytes, "block [%u,%u,%u]", f->ctaid[0], f->ctaid[1], f->ctaid[2]);
-    if (thread != UINT32_MAX)
+    if (n < (int)bytes && thread != UINT32_MAX)
         snprintf(text + n, bytes - (size_t)n, ", thread [%u,%u,%u]", thread % f->block[0],
                  thread / f->block[0] % f->block[1], thread / f->block[0] / f->block[1]);
     return text;
@@ -148,8 +148,8 @@ static bool in_guard(const struct vgpu_buffer *b, const void *address) {
 
 void vgpu_fault_signalled(struct vgpu_worker *w) {
     const char *name = w->launch->kernel->name;
-    char at[96];
-    where(&w->frame, UINT32_MAX, at, sizeof at);
+    char at[96] = "interpreted";
+    if (w->launch->way == VGPU_COMPILED) where(&w->frame, UINT32_MAX, at, sizeof at);
     const void *p = w->fault_address;
     if (w->fault_signal == SIGFPE)
         vgpu_fail(cudaErrorLaunchFailure, "kernel %s, %s: an arithmetic fault", name, at);
@@ -181,9 +181,17 @@ static cudaError_t error_of(int kind) {
     }
 }
 
+/* As the vendor's runtime words it: where comes before what. */
+static void say_assertion(const struct ptx_fault *f) {
+    const char *what = strstr(f->text, " Assertion `");
+    int n = what ? (int)(what - f->text) : (int)strlen(f->text);
+    vgpu_say_plain("%.*s block: [%u,%u,%u], thread: [%u,%u,%u]%s", n, f->text, f->ctaid[0], f->ctaid[1], f->ctaid[2],
+                   f->tid[0], f->tid[1], f->tid[2], what ? what : "");
+}
+
 void vgpu_fault_interpreted(const struct vgpu_launch *l, const struct ptx_fault *f) {
     if (f->kind == PTX_FAULT_ASSERT) {
-        vgpu_say_plain("%s", f->text);
+        say_assertion(f);
         vgpu_fail(cudaErrorAssert, "kernel %s: an assertion failed", l->kernel->name);
         return;
     }

@@ -93,7 +93,7 @@ cudaError_t cudaGetKernel(cudaKernel_t *out, const void *host) {
 }
 
 cudaError_t __cudaGetKernel(cudaKernel_t *out, const void *host) {
-    return cudaGetKernel(out, host);
+    return vgpu_refused == cudaErrorInitializationError ? cudaErrorInitializationError : cudaGetKernel(out, host);
 }
 
 cudaError_t cudaGetFuncBySymbol(cudaFunction_t *out, const void *host) {
