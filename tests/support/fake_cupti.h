@@ -11,21 +11,22 @@ struct fake_cupti {
     char fail[64]; /* this function answers `error` */
     int error;
     char hang[64]; /* this function first sleeps `hang_ms` */
-    int hang_ms;
+    _Atomic int hang_ms;
     unsigned version;
-    int incomplete;   /* records have no end yet: only a forced flush brings them */
-    int eager;        /* each cuptiActivityPopExternalCorrelationId runs a kernel, `eager` ns long */
-    int zero_times;   /* that kernel's times are 0 */
-    int longer;       /* that kernel's record is longer by so many bytes, as a newer CUPTI's */
-    int lose;         /* every so-manieth record is dropped */
-    int stray_record; /* cuptiActivityGetNextRecord leads astray: 1 out of the buffer, 2 round and round, 3 over its end
+    _Atomic int incomplete; /* records have no end yet: only a forced flush brings them */
+    _Atomic int eager;      /* each cuptiActivityPopExternalCorrelationId runs a kernel, `eager` ns long */
+    _Atomic int zero_times; /* that kernel's times are 0 */
+    _Atomic int longer;     /* that kernel's record is longer by so many bytes, as a newer CUPTI's */
+    _Atomic int lose;       /* every so-manieth record is dropped */
+    _Atomic int
+        stray_record; /* cuptiActivityGetNextRecord leads astray: 1 out of the buffer, 2 round and round, 3 over its end
                        */
 
     /* account */
     char violation[256]; /* the first of the vendor's rules that was broken; "" none */
-    int subscribed, buffers_asked, buffers_refused, buffers_completed, flushes, forced, pushes, pops;
-    int calls_enabled, kinds_enabled, unsubscribed, pinned;
-    uint64_t kernels; /* run by `eager` */
+    _Atomic int subscribed, buffers_asked, buffers_refused, buffers_completed, flushes, forced, pushes, pops;
+    _Atomic int calls_enabled, kinds_enabled, unsubscribed, pinned;
+    _Atomic uint64_t kernels; /* run by `eager` */
 };
 
 /* Writes a record as the library does when something has ended: into the buffer at hand, asking for one if need be, and

@@ -228,9 +228,9 @@ CASE(a_flush_that_hangs_does_not_keep_the_program) {
     make_world(1024, 65536);
     setenv("ACCT_EXIT_TIMEOUT", "300", 1);
     on_exit(bounded, NULL);
-    start();
     world.fake->hang_ms = 20000;
     strcpy(world.fake->hang, "cuptiActivityFlushAll");
+    start();
     exit_begun = cupti_now();
     exit(0);
 }
