@@ -4,15 +4,22 @@
 #include <stdio.h>
 #include "analyzer/attr_model.h"
 #include "analyzer/attr_sql.h"
+#include "analyzer/launch_sets.h"
+#include "trace/store.h"
 
 #define SQL_NUMBER(x) SQL_TEXT(x)
 #define SQL_TEXT(x) #x
 
-/* Rows of op_buffer that the recorded tables tell are made anew; the sets of launches, and operands that no event's
- * field tells (a bias), stay. */
+/* Rows of op_buffer that the recorded tables tell are made anew; the sets of launches that have no argument bytes, and
+ * operands that no event's field tells (a bias), stay. */
 static const char clear_tables[] =
-    "DELETE FROM op_buffer WHERE slot NOT IN ('bias') AND op NOT IN (SELECT id FROM op WHERE kind = 'launch');"
-    "DELETE FROM step; DELETE FROM phase; DELETE FROM alloc_class; DELETE FROM op_cost;";
+    "DELETE FROM op_buffer WHERE slot NOT IN ('bias') AND op NOT IN "
+    "(SELECT id FROM op WHERE kind = 'launch' AND id NOT IN (SELECT op FROM launch WHERE args IS NOT NULL));"
+    "DELETE FROM step; DELETE FROM phase; DELETE FROM alloc_class; DELETE FROM op_cost; DELETE FROM op_time;";
+
+/* Its tables are there now, and empty: not since the program launched nothing. */
+static const char no_launches[] =
+    "INSERT OR REPLACE INTO meta(key, value) VALUES('launches', 'not recorded by the version that wrote this trace')";
 
 static void apply_rules(struct at_trace *t) {
     at_directions(t);
@@ -29,14 +36,20 @@ static void apply_rules(struct at_trace *t) {
     at_classes(t);
 }
 
-static int analyze(struct pool *pool, sqlite3 *db, char *err, size_t err_len) {
-    struct at_trace t = {.pool = pool};
-    if (setjmp(pool->failed)) {
+static int analyze(struct pool *pool, struct launch_sets *sets, sqlite3 *db, char *err, size_t err_len) {
+    struct at_trace t = {.pool = pool, .sets = sets};
+    if (!sets || setjmp(pool->failed)) {
         snprintf(err, err_len, "not enough memory for the analysis of this trace; analyse it on a larger machine");
         return -1;
     }
-    if (sql_run(db, clear_tables, err, err_len)) return -1;
-    if (at_load(&t, db, err, err_len) || at_ranges(&t, err, err_len)) return -1;
+    int older = !sql_has_table(db, "kernel");
+    if (store_upgrade(db)) {
+        snprintf(err, err_len, "its tables cannot be brought up to date: %s", sqlite3_errmsg(db));
+        return -1;
+    }
+    if (older && sql_run(db, no_launches, err, err_len)) return -1;
+    if (sql_run(db, clear_tables, err, err_len) || launch_name_kernels(db, err, err_len)) return -1;
+    if (at_load(&t, db, err, err_len) || at_times(&t, db, err, err_len) || at_ranges(&t, err, err_len)) return -1;
     apply_rules(&t);
     if (at_write(&t, db, err, err_len)) return -1;
     return sql_run(
@@ -47,9 +60,11 @@ static int analyze(struct pool *pool, sqlite3 *db, char *err, size_t err_len) {
 int analyze_trace(sqlite3 *db, char *err, size_t err_len) {
     struct pool pool = {0};
     if (sql_run(db, "BEGIN IMMEDIATE", err, err_len)) return -1;
-    int rc = analyze(&pool, db, err, err_len);
+    struct launch_sets *sets = launch_sets_open(db);
+    int rc = analyze(&pool, sets, db, err, err_len);
     if (!rc) rc = sql_run(db, "COMMIT", err, err_len);
     if (rc) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    launch_sets_close(sets);
     pool_free(&pool);
     return rc;
 }

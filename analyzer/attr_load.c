@@ -61,6 +61,8 @@ static struct at_event event_of_row(const struct row *w, int64_t key_ns) {
                              .key_ns = key_ns,
                              .start_ns = w->start_ns,
                              .end_ns = w->end_ns,
+                             .device_start_ns = ACCT_NULL_I64,
+                             .device_end_ns = ACCT_NULL_I64,
                              .m = w->m,
                              .n = w->n,
                              .k = w->k,
@@ -87,6 +89,8 @@ static void make_events(struct at_trace *t, const struct rows *r, const struct i
                                         .key_ns = item[i].key_ns,
                                         .start_ns = item[i].key_ns,
                                         .end_ns = item[i].key_ns,
+                                        .device_start_ns = ACCT_NULL_I64,
+                                        .device_end_ns = ACCT_NULL_I64,
                                         .step = -1,
                                         .cost = -1,
                                         .block = item[i].index,
@@ -166,9 +170,31 @@ static int write_buffer(struct loader *l, const struct row *w, const struct row_
     return sql_insert(l->db, l->insert, l->err, l->err_len);
 }
 
+/* An extent is the least that is known to hold all accesses; what of it lies outside the block is not touched. */
+static void clip(const struct at_block *b, struct row_operand *o) {
+    int64_t from = (int64_t)(o->address - (uint64_t)b->address), to = from + o->bytes;
+    if (o->bytes < 0) {
+        if (from < 0 || from >= b->bytes) o->address = o->pointer;
+        return;
+    }
+    if (from < 0) from = 0;
+    if (to > b->bytes) to = b->bytes;
+    if (to < from) to = from;
+    o->address = (uint64_t)(b->address + from);
+    o->bytes = to - from;
+}
+
 static int take_operand(struct loader *l, int32_t event, const struct row *w, const struct row_operand *o) {
     struct at_trace *t = l->t;
-    int32_t b = block_at(l, w->process, o->address);
+    int32_t b = block_at(l, w->process, o->pointer ? o->pointer : o->address);
+    if (b < 0 && o->maybe) return 0;
+    if (b < 0) b = block_at(l, w->process, o->address);
+    struct row_operand inside = *o;
+    if (b >= 0 && o->pointer) {
+        clip(&t->block[b], &inside);
+        if (!inside.bytes) return 0;
+        o = &inside;
+    }
     if (!o->kept && write_buffer(l, w, o, b)) return -1;
     if (!is_device(l, b)) return 0;
     const struct at_event *e = &t->event[event];
@@ -210,7 +236,7 @@ static int resolve(struct loader *l, const struct item *item) {
 }
 
 int at_load(struct at_trace *t, sqlite3 *db, char *err, size_t err_len) {
-    struct rows r = {.pool = t->pool};
+    struct rows r = {.pool = t->pool, .sets = t->sets};
     if (rows_read(&r, db, err, err_len)) return -1;
     if ((int64_t)r.rows + 2 * (int64_t)r.allocs > INT32_MAX - 1) {
         snprintf(err, err_len, "the trace has more than 2^31 calls; analyse a window of it");

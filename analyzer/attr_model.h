@@ -64,13 +64,14 @@ struct at_event {
     int64_t op;     /* id in the database */
     int64_t key_ns; /* place in issue order: the end of an allocation, the start of all else */
     int64_t start_ns, end_ns;
-    int64_t m, n, k, batch;    /* GEMM */
-    int32_t name;              /* kernels: number of the function (api) */
-    int32_t buffer0, buffers;  /* in at_trace.buffer */
-    int32_t access0, accesses; /* in at_trace.access */
-    int32_t step, micro_batch; /* result; step -1: none */
-    int32_t cost;              /* in at_trace.cost; -1 */
-    int32_t block;             /* allocations and releases: which */
+    int64_t device_start_ns, device_end_ns; /* ACCT_NULL_I64 */
+    int64_t m, n, k, batch;                 /* GEMM */
+    int32_t name;                           /* kernels: number of the function (api, or ROW_KERNEL_NAME + kernel) */
+    int32_t buffer0, buffers;               /* in at_trace.buffer */
+    int32_t access0, accesses;              /* in at_trace.access */
+    int32_t step, micro_batch;              /* result; step -1: none */
+    int32_t cost;                           /* in at_trace.cost; -1 */
+    int32_t block;                          /* allocations and releases: which */
     int8_t kind, phase;
     int8_t axis_a, axis_b; /* contracted axis of the stored operands */
 };
@@ -171,8 +172,11 @@ struct at_step {
     uint8_t complete; /* 0: cut off before its optimizer */
 };
 
+struct launch_sets;
+
 struct at_trace {
     struct pool *pool;
+    struct launch_sets *sets; /* the caller's */
 
     struct at_event *event;
     int32_t events;
@@ -235,6 +239,8 @@ struct at_trace {
 int at_load(struct at_trace *t, sqlite3 *db, char *err,
             size_t err_len);                                  /* events, blocks, buffers; rewrites op_buffer */
 int at_ranges(struct at_trace *t, char *err, size_t err_len); /* ranges and accesses */
+int at_times(struct at_trace *t, sqlite3 *db, char *err,
+             size_t err_len); /* writes op_time; the device's times of events */
 int at_write(struct at_trace *t, sqlite3 *db, char *err, size_t err_len); /* step, phase, alloc_class, op_cost */
 
 /* ---- in the order in which they run

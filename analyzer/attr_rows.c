@@ -1,7 +1,7 @@
 /* Reads the recorded tables: calls with their operands and costs, and allocations. */
 #include "analyzer/attr_rows.h"
 
-#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "analyzer/attr_sql.h"
@@ -19,9 +19,7 @@ const char *rows_slot_text(const struct rows *r, int16_t slot, char buf[16]) {
     return r->slot_name[AT_SLOT_FIRST_FREE - slot];
 }
 
-static int16_t slot_of(struct rows *r, const char *text) {
-    if (!text) text = "";
-    if (isdigit((unsigned char)*text)) return (int16_t)(atoi(text) & 0x7fff);
+static int16_t slot_named(struct rows *r, const char *text) {
     for (int i = 0; i < 4; i++)
         if (!strcmp(text, fixed_slots[i])) return (int16_t)(-1 - i);
     for (int i = 0; i < r->slot_names; i++)
@@ -32,6 +30,11 @@ static int16_t slot_of(struct rows *r, const char *text) {
     strcpy(copy, text);
     r->slot_name[r->slot_names] = copy;
     return (int16_t)(AT_SLOT_FIRST_FREE - r->slot_names++);
+}
+
+static int16_t slot_of(struct rows *r, const char *text) {
+    if (!text) text = "";
+    return text[0] && !text[strspn(text, "0123456789")] ? (int16_t)(atoi(text) & 0x7fff) : slot_named(r, text);
 }
 
 static void add_operand(struct rows *r, struct row *row, struct row_operand o) {
@@ -174,6 +177,10 @@ static int machines_open(struct machines *m, sqlite3 *db, char *err, size_t err_
  * --------------------------------------------------------------------------------------------------- */
 typedef void read_detail(struct rows *r, struct row *row, sqlite3_stmt *st, struct machines *m);
 
+static uint32_t sql_u32(sqlite3_stmt *st, int column) {
+    return (uint32_t)sqlite3_column_int64(st, column);
+}
+
 static int64_t or_one(int64_t v) {
     return v == ACCT_NULL_I64 ? 1 : v;
 }
@@ -300,6 +307,37 @@ static void read_workspace(struct rows *r, struct row *row, sqlite3_stmt *st, st
                                          .kept = 1});
 }
 
+/* A pointer of its own is slot "2"; one inside a struct "2+16"; a further piece of what it reaches "2/1". */
+static int16_t launch_slot(struct rows *r, const struct launch_buffer *b) {
+    char text[64];
+    if (!b->offset && !b->piece) return (int16_t)(b->param & 0x7fff);
+    int n = snprintf(text, sizeof text, "%d", b->param);
+    if (b->offset) n += snprintf(text + n, sizeof text - (size_t)n, "+%d", b->offset);
+    if (b->piece) snprintf(text + n, sizeof text - (size_t)n, "/%d", b->piece);
+    return slot_named(r, text);
+}
+
+static void read_launch(struct rows *r, struct row *row, sqlite3_stmt *st, struct machines *m) {
+    (void)m;
+    struct launch_call call = {.kernel = sqlite3_column_int64(st, 1),
+                               .grid = {sql_u32(st, 2), sql_u32(st, 3), sql_u32(st, 4)},
+                               .block = {sql_u32(st, 5), sql_u32(st, 6), sql_u32(st, 7)},
+                               .args = sqlite3_column_blob(st, 8),
+                               .arg_bytes = (size_t)sqlite3_column_bytes(st, 8)};
+    const struct launch_buffer *b;
+    int n;
+    if (call.kernel) row->name = ROW_KERNEL_NAME + (int32_t)(call.kernel & (ROW_KERNEL_NAME - 1));
+    if (launch_sets_of(r->sets, &call, &b, &n)) longjmp(r->pool->failed, 1);
+    for (int i = 0; i < n; i++)
+        add_operand(r, row,
+                    (struct row_operand){.address = b[i].address,
+                                         .pointer = b[i].pointer,
+                                         .bytes = b[i].bytes,
+                                         .slot = launch_slot(r, &b[i]),
+                                         .mode = (int8_t)b[i].mode,
+                                         .maybe = (uint8_t)b[i].maybe});
+}
+
 /* Sets of a launch that the recorded tables already tell, and operands that an event's fields do not (a bias). */
 static void read_buffer(struct rows *r, struct row *row, sqlite3_stmt *st, struct machines *m) {
     (void)m;
@@ -334,6 +372,8 @@ static const struct detail {
      read_copy},
     {"memset", "SELECT op, dst, bytes, width_bytes, height, pitch_bytes FROM memset ORDER BY op", read_memset},
     {"workspace", "SELECT op, address, bytes FROM workspace ORDER BY op", read_workspace},
+    {"launch", "SELECT op, kernel, grid_x, grid_y, grid_z, block_x, block_y, block_z, args FROM launch ORDER BY op",
+     read_launch},
     /* numbered slots in the order of their numbers */
     {"op_buffer",
      "SELECT op, slot, address, bytes, mode FROM op_buffer WHERE address IS NOT NULL "

@@ -5,6 +5,10 @@
 #include <sqlite3.h>
 #include "analyzer/attr_model.h"
 #include "analyzer/cost_model.h"
+#include "analyzer/launch_sets.h"
+
+/* Numbers of kernels, in row.name, begin here: those below are of api. */
+#define ROW_KERNEL_NAME (1 << 30)
 
 /* One call that touches memory or is handed some. */
 struct row {
@@ -23,11 +27,13 @@ struct row {
 
 struct row_operand {
     uint64_t address;
-    int64_t bytes; /* AT_UNKNOWN_BYTES */
+    uint64_t pointer; /* the argument that names the block, where that is not `address`; 0 */
+    int64_t bytes;    /* AT_UNKNOWN_BYTES */
     int32_t next;
     int16_t slot;
     int8_t mode;
-    uint8_t kept; /* is in op_buffer already */
+    uint8_t kept;  /* is in op_buffer already */
+    uint8_t maybe; /* an operand only if it lies in a block */
 };
 
 struct row_alloc {
@@ -47,6 +53,7 @@ struct rows {
     int32_t allocs, alloc_room;
     const char **slot_name;
     int32_t slot_names, slot_room; /* slot AT_SLOT_FIRST_FREE - i */
+    struct launch_sets *sets;      /* the caller's */
 };
 
 /* 0, or negative with one line in err. */

@@ -30,6 +30,10 @@ struct step_rows {
     struct extent *phase; /* [micro-batch * AT_PHASES + phase] */
 };
 
+struct device_time {
+    int64_t start_ns, end_ns; /* ACCT_NULL_I64 */
+};
+
 static void widen(struct extent *x, int32_t e) {
     if (x->first < 0) x->first = e;
     x->last = e;
@@ -130,8 +134,25 @@ static int write_phases(const struct writer *w, sqlite3_stmt *st, int32_t step, 
     return 0;
 }
 
+static int is_timed(const struct at_event *e) {
+    return at_is_op(e) && e->kind != AT_HANDED && e->kind != AT_ALLOC && e->kind != AT_FREE;
+}
+
+/* When the device began and ended the ops of a step; null if it has no time for one of them. */
+static struct device_time device_time_of(const struct at_trace *t, int32_t step, const struct step_rows *s) {
+    struct device_time d = {ACCT_NULL_I64, ACCT_NULL_I64};
+    for (int32_t i = s->ops.first; i <= s->ops.last; i++) {
+        const struct at_event *e = &t->event[i];
+        if (e->step != step || !is_timed(e)) continue;
+        if (e->device_end_ns == ACCT_NULL_I64) return (struct device_time){ACCT_NULL_I64, ACCT_NULL_I64};
+        if (d.start_ns == ACCT_NULL_I64 || e->device_start_ns < d.start_ns) d.start_ns = e->device_start_ns;
+        if (d.end_ns == ACCT_NULL_I64 || e->device_end_ns > d.end_ns) d.end_ns = e->device_end_ns;
+    }
+    return d;
+}
+
 static int write_step(const struct writer *w, sqlite3_stmt *st, int32_t step, const struct step_rows *s,
-                      int64_t start_ns) {
+                      int64_t start_ns, struct device_time device) {
     const struct at_event *first = &w->t->event[s->ops.first], *last = &w->t->event[s->ops.last];
     sqlite3_bind_int(st, 1, step);
     sqlite3_bind_int64(st, 2, start_ns);
@@ -141,26 +162,31 @@ static int write_step(const struct writer *w, sqlite3_stmt *st, int32_t step, co
     sqlite3_bind_int(st, 6, s->micro_batches);
     sql_bind(st, 7, s->tokens);
     sqlite3_bind_int(st, 8, w->t->step[step].complete);
+    sql_bind(st, 9, device.start_ns);
+    sql_bind(st, 10, device.end_ns);
     return sql_insert(w->db, st, w->err, w->err_len);
 }
 
 static int write_steps(const struct writer *w) {
     sqlite3_stmt *step = NULL, *phase = NULL;
     int rc = sql_prepare(w->db, &step,
-                         "INSERT INTO step(id, start_ns, end_ns, first_op, last_op, micro_batches, tokens, complete) "
-                         "VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
+                         "INSERT INTO step(id, start_ns, end_ns, first_op, last_op, micro_batches, tokens, complete, "
+                         "device_start_ns, device_end_ns) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                          w->err, w->err_len);
     if (!rc)
         rc = sql_prepare(w->db, &phase,
                          "INSERT INTO phase(step, name, micro_batch, start_ns, end_ns, first_op, last_op) "
                          "VALUES(?, ?, ?, ?, ?, ?, ?)",
                          w->err, w->err_len);
-    int64_t end_ns = ACCT_NULL_I64;
+    int64_t end_ns = ACCT_NULL_I64, device_end_ns = ACCT_NULL_I64;
     for (int32_t i = 0, e = 0; i < w->t->steps && !rc; i++) {
         struct step_rows s;
         gather_step(w->t, i, &e, &s);
         if (s.ops.first < 0) continue;
-        rc = write_step(w, step, i, &s, end_ns == ACCT_NULL_I64 ? w->t->event[s.ops.first].start_ns : end_ns);
+        struct device_time device = device_time_of(w->t, i, &s);
+        if (device.end_ns != ACCT_NULL_I64 && device_end_ns != ACCT_NULL_I64) device.start_ns = device_end_ns;
+        device_end_ns = device.end_ns;
+        rc = write_step(w, step, i, &s, end_ns == ACCT_NULL_I64 ? w->t->event[s.ops.first].start_ns : end_ns, device);
         if (!rc) rc = write_phases(w, phase, i, &s);
         end_ns = w->t->event[s.ops.last].end_ns;
         pool_give(w->t->pool, s.phase);

@@ -65,17 +65,18 @@ static int load_sums(struct report *r, char *err, size_t err_len) {
 }
 
 static int load_uncounted(struct report *r, char *err, size_t err_len) {
-    sqlite3_stmt *st = report_prepare(r,
-                                      "SELECT coalesce(api.name, op.kind), count(*) FROM op_cost c JOIN op ON op.id = "
-                                      "c.op LEFT JOIN api ON api.id = op.api"
-                                      " WHERE c.flops IS NULL AND c.integer_ops IS NULL GROUP BY 1 ORDER BY 2 DESC, 1",
-                                      err, err_len);
+    sqlite3_stmt *st = report_prepare(
+        r,
+        "SELECT " REPORT_FUNCTION_NAME ", count(*), sum(t.busy_ns) FROM op_cost c JOIN op ON op.id = c.op "
+        "LEFT JOIN op_time t ON t.op = c.op " REPORT_FUNCTION_JOIN
+        " WHERE c.flops IS NULL AND c.integer_ops IS NULL GROUP BY 1 ORDER BY 3 DESC, 2 DESC, 1",
+        err, err_len);
     int rc;
     if (!st) return -1;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         r->uncounted = report_grow(r->uncounted, r->n_uncounted, sizeof *r->uncounted);
         r->uncounted[r->n_uncounted++] =
-            (struct report_uncounted){report_column_text(st, 0), sqlite3_column_int64(st, 1)};
+            (struct report_uncounted){report_column_text(st, 0), sqlite3_column_int64(st, 1), report_column(st, 2)};
     }
     return report_rows_end(r, st, rc, err, err_len);
 }
@@ -98,10 +99,10 @@ static double peak_seconds(const struct report *r, const double *by_format) {
 }
 
 static void step_rates(const struct report *r, struct report_step *s) {
-    double seconds = (double)(s->end_ns - s->start_ns) * 1e-9, model = peak_seconds(r, s->flops.by_format);
+    double seconds = (double)s->ns * 1e-9, model = peak_seconds(r, s->flops.by_format);
     double flops = (double)(s->flops.gemm - s->flops.phase[PHASE_RECOMPUTE]);
     int64_t n[2] = {r->parameters, r->matmul_parameters};
-    int known = s->start_ns != REPORT_UNKNOWN && s->end_ns != REPORT_UNKNOWN && seconds > 0 && !s->flops.uncounted_gemm;
+    int known = s->ns != REPORT_UNKNOWN && s->ns > 0 && !s->flops.uncounted_gemm;
     s->mfu = s->hfu = NAN;
     for (int c = 0; c < REPORT_CONVENTIONS; c++)
         s->by_convention[c] = NAN; /* palm and causal need the shape of attention, which is not known here */
@@ -129,7 +130,8 @@ static struct report_spread spread(double *values, int n) {
 }
 
 static double figure(const struct report_step *s, int what) {
-    double ns = (double)(s->end_ns - s->start_ns), gemm = s->flops.uncounted_gemm ? NAN : (double)s->flops.gemm;
+    double ns = s->ns == REPORT_UNKNOWN ? NAN : (double)s->ns,
+           gemm = s->flops.uncounted_gemm ? NAN : (double)s->flops.gemm;
     switch (what) {
     case 0:
         return ns;

@@ -1,5 +1,6 @@
 /* The report's model: program, device, totals, steps; small helpers that its other parts share. */
 #include "analyzer/report_model.h"
+#include "trace/store.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -160,7 +161,8 @@ static int load_totals(struct report *r, char *err, size_t err_len) {
                 "SELECT (SELECT count(*) FROM op), (SELECT count(*) FROM op WHERE kind = 'gemm' AND status = 0),"
                 " (SELECT count(*) FROM alloc), (SELECT coalesce(sum(records), 0) FROM lost), (SELECT "
                 "coalesce(sum(texts), 0) FROM lost),"
-                " (SELECT count(*) FROM op WHERE status <> 0), (SELECT count(*) FROM op WHERE kind = 'launch'),"
+                " (SELECT count(*) FROM op WHERE status <> 0), (SELECT count(*) FROM op WHERE kind = 'launch' AND "
+                "status = 0),"
                 " (SELECT coalesce(sum(records), 0) FROM lost WHERE reason = 'ring full')",
                 v, 8, err, err_len))
         return -1;
@@ -172,12 +174,20 @@ static int load_totals(struct report *r, char *err, size_t err_len) {
     r->failed = v[5];
     r->launches = v[6];
     r->dropped_ring = v[7];
+    char *why = store_meta_text(r->db, "launches");
+    if (why && !r->launches) {
+        report_note(r, "Kernel launches: %s.", why);
+        r->launches = REPORT_UNKNOWN;
+    }
+    free(why);
     return 0;
 }
 
 static int load_steps(struct report *r, char *err, size_t err_len) {
-    sqlite3_stmt *st = report_prepare(
-        r, "SELECT id, start_ns, end_ns, micro_batches, tokens, complete FROM step ORDER BY id", err, err_len);
+    sqlite3_stmt *st = report_prepare(r,
+                                      "SELECT id, start_ns, end_ns, micro_batches, tokens, complete, device_start_ns, "
+                                      "device_end_ns FROM step ORDER BY id",
+                                      err, err_len);
     int rc;
     if (!st) return -1;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
@@ -190,6 +200,8 @@ static int load_steps(struct report *r, char *err, size_t err_len) {
         s->micro_batches = report_column(st, 3);
         s->tokens = report_column(st, 4);
         s->complete = sqlite3_column_int(st, 5);
+        s->device_start_ns = report_column(st, 6);
+        s->device_end_ns = report_column(st, 7);
     }
     return report_rows_end(r, st, rc, err, err_len);
 }
@@ -241,11 +253,10 @@ static void note_limits(struct report *r) {
             (long long)r->devices);
     if (!r->n_steps && r->ops)
         report_note(r, "No training step was found: no update of parameters that matrix products read.");
-    report_note(r, "CUPTI: not in this version; there are no device times. Times of single ops are unknown; step "
-                   "times, rates and MFU follow the host's clock.");
-    if (!r->launches)
-        report_note(r, "Kernel launches are not recorded in this version: FLOPs outside cuBLAS and the number of "
-                       "kernels are not known.");
+    if (r->launches)
+        report_note(
+            r, "Kernels' FLOPs are not counted in this version: totals.flops and the steps' other FLOPs are unknown; "
+               "MFU counts matrix products and does not need them.");
     report_note(r, "Reconciliation with the device's used memory: not in this version.");
 }
 
@@ -272,8 +283,9 @@ static void note_peak(struct report *r) {
 
 int report_load(struct report *r, const struct report_options *options, char *err, size_t err_len) {
     if (load_program(r, err, err_len) || load_device(r, options, err, err_len) || load_totals(r, err, err_len) ||
-        load_steps(r, err, err_len) || load_phases(r, err, err_len) || report_load_memory(r, err, err_len) ||
-        report_load_flops(r, err, err_len) || report_load_parameters(r, err, err_len))
+        load_steps(r, err, err_len) || load_phases(r, err, err_len) || report_load_times(r, err, err_len) ||
+        report_load_memory(r, err, err_len) || report_load_flops(r, err, err_len) ||
+        report_load_parameters(r, err, err_len))
         return -1;
     report_compute_rates(r);
     note_losses(r);
@@ -286,6 +298,8 @@ void report_close(struct report *r) {
     for (int i = 0; i < r->n_argv; i++) free(r->argv[i]);
     for (int i = 0; i < r->n_notes; i++) free(r->notes[i]);
     for (int64_t i = 0; i < r->n_uncounted; i++) free(r->uncounted[i].name);
+    for (int64_t i = 0; i < r->n_functions; i++) free(r->functions[i].name);
+    free(r->functions), free(r->device_clock);
     free(r->argv), free(r->notes), free(r->uncounted), free(r->steps), free(r->phases);
     free(r->state), free(r->reason), free(r->device_name), free(r->peak_source);
     sqlite3_close(r->db);

@@ -43,6 +43,8 @@ struct report_flops {
 
 struct report_step {
     int64_t index, start_ns, end_ns, micro_batches, tokens;
+    int64_t device_start_ns, device_end_ns; /* REPORT_UNKNOWN: some op has no device time */
+    int64_t ns;                             /* its time, by the clock of the report; REPORT_UNKNOWN */
     int complete;
     struct report_flops flops;
     struct report_memory memory;
@@ -56,7 +58,15 @@ struct report_phase_row {
 
 struct report_uncounted {
     char *name;
-    int64_t launches;
+    int64_t launches, time_ns; /* time: REPORT_UNKNOWN */
+};
+
+/* All calls of one kernel or library function. */
+struct report_function {
+    char *name; /* demangled */
+    int64_t calls;
+    int64_t time_ns; /* the device's, of those calls that have one; REPORT_UNKNOWN: none has */
+    int64_t timed;   /* calls that have one */
 };
 
 struct report_spread { /* of the steps that count; n = 0: none */
@@ -77,7 +87,8 @@ struct report {
     int64_t devices, device_total_bytes, cc_major, cc_minor;
     double peak[PEAK_FORMATS]; /* FLOP/s */
     /* totals */
-    int64_t ops, gemms, allocations, dropped, dropped_texts, failed, launches;
+    int64_t ops, gemms, allocations, dropped, dropped_texts, failed;
+    int64_t launches;     /* REPORT_UNKNOWN: the trace's writer did not record them */
     int64_t dropped_ring; /* those of `dropped` that found a ring full */
     struct report_flops flops;
     struct report_memory memory;
@@ -88,6 +99,14 @@ struct report {
     int64_t n_phases;
     struct report_uncounted *uncounted;
     int64_t n_uncounted;
+    struct report_function *functions; /* by time, the longest first */
+    int64_t n_functions;
+    /* device times */
+    char *device_clock;        /* what the device's times are: gpu, cpu, model; NULL: there are none */
+    int on_device;             /* 1: steps' times are the device's */
+    int64_t busy_ns;           /* sum of all its activities; 0: none */
+    double counted_time_share; /* of busy_ns, in ops whose FLOPs are known; NaN */
+    int64_t times_dropped;     /* activity records that CUPTI dropped */
     /* over the steps that count: complete ones, the first left out if there are others */
     struct report_spread step_ns, step_gemm, rate, mfu, hfu, by_convention[REPORT_CONVENTIONS];
     int first_left_out;
@@ -111,10 +130,16 @@ void report_close(struct report *r); /* frees and closes the database */
 
 void report_note(struct report *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The name of what an op ran, for people: its kernel, else the function called. */
+#define REPORT_FUNCTION_NAME "coalesce(k.demangled, k.name, api.name, op.kind)"
+#define REPORT_FUNCTION_JOIN \
+    "LEFT JOIN api ON api.id = op.api LEFT JOIN launch l ON l.op = op.id LEFT JOIN kernel k ON k.id = l.kernel"
+
 /* Parts of report_load. */
 int report_load_memory(struct report *r, char *err, size_t err_len);
 int report_load_flops(struct report *r, char *err, size_t err_len);
 int report_load_parameters(struct report *r, char *err, size_t err_len);
+int report_load_times(struct report *r, char *err, size_t err_len); /* after the steps */
 void report_compute_rates(struct report *r);
 
 /* Statements of the report's parts. prepare: NULL after an error (one line in err). A step that is neither row nor end

@@ -37,6 +37,12 @@ static void print_program(struct emitter *e, const struct report *r) {
     emit_end(e);
 }
 
+static const char *clock_words(const struct report *r) {
+    if (!r->on_device) return r->device_clock ? "host (not every op has a device time)" : "host (no device times)";
+    if (!strcmp(r->device_clock, "cpu")) return "cpu (this machine's processors, which are the device)";
+    return strcmp(r->device_clock, "model") ? "gpu (CUPTI)" : "model (a roofline, nothing was measured)";
+}
+
 static void print_device(struct emitter *e, const struct report *r) {
     char capability[32];
     emit_object(e, "device", "Device", LOOK_FIELDS);
@@ -45,8 +51,8 @@ static void print_device(struct emitter *e, const struct report *r) {
     snprintf(capability, sizeof capability, "%lld.%lld", (long long)r->cc_major, (long long)r->cc_minor);
     emit_text(e, NULL, "compute capability",
               r->cc_major == REPORT_UNKNOWN || r->cc_minor == REPORT_UNKNOWN ? NULL : capability);
-    emit_text(e, "clock", NULL, "host"); /* this version has no device times */
-    emit_text(e, NULL, "clock of the steps", "host (no device times in this version)");
+    emit_text(e, "clock", NULL, r->on_device ? r->device_clock : "host");
+    emit_text(e, NULL, "clock of the steps", clock_words(r));
     emit_object(e, "peak_flops", "peak", LOOK_INLINE);
     for (int f = 0; f < PEAK_FORMATS; f++)
         if (f != PEAK_FP16_ACC16)
@@ -62,13 +68,13 @@ static void print_totals(struct emitter *e, const struct report *r) {
     emit_object(e, "totals", "Totals", LOOK_FIELDS);
     emit_int(e, "ops", "calls recorded", UNIT_NONE, r->ops);
     emit_int(e, "gemms", "matrix products", UNIT_NONE, r->gemms);
-    emit_null(e, "kernels", "kernels"); /* launches are not recorded yet */
+    int_or_null(e, "kernels", "kernel launches", UNIT_NONE, r->launches);
     emit_int(e, "allocations", "allocations", UNIT_NONE, r->allocations);
     emit_int(e, "dropped", "calls lost", UNIT_NONE, r->dropped);
     flops_or_null(e, "flops", "FLOPs", r->flops.gemm + r->flops.other, r->flops.uncounted);
     emit_int(e, "flops_evaluation", "FLOPs of evaluation", UNIT_FLOPS, r->flops.phase[PHASE_EVALUATION]);
     emit_int(e, "peak_bytes", NULL, UNIT_BYTES, r->memory.peak_bytes);
-    emit_null(e, "counted_time_share", NULL);
+    emit_real(e, "counted_time_share", r->busy_ns ? "device time counted" : NULL, UNIT_SHARE, r->counted_time_share);
     emit_end(e);
 }
 
@@ -183,7 +189,7 @@ static void print_flops(struct emitter *e, const struct report *r, const struct 
 
 static void print_rates(struct emitter *e, const struct report_step *s) {
     static const char *const names[REPORT_CONVENTIONS] = {"6n", "6n-matmul", "palm", "causal"};
-    double ns = (double)(s->end_ns - s->start_ns);
+    double ns = s->ns == REPORT_UNKNOWN ? 0 : (double)s->ns;
     emit_real(e, NULL, "rate", UNIT_FLOPS_PER_S,
               ns > 0 && !s->flops.uncounted_gemm ? (double)s->flops.gemm / ns * 1e9 : NAN);
     emit_real(e, "mfu", "MFU", UNIT_SHARE, s->mfu);
@@ -194,12 +200,13 @@ static void print_rates(struct emitter *e, const struct report_step *s) {
 }
 
 static void print_step(struct emitter *e, const struct report *r, const struct report_step *s, int64_t *next_phase) {
-    int timed = s->start_ns != REPORT_UNKNOWN && s->end_ns != REPORT_UNKNOWN;
     emit_object(e, "", NULL, LOOK_FIELDS);
     emit_int(e, "index", "step", UNIT_NONE, s->index);
     int_or_null(e, "start_ns", NULL, UNIT_NS, s->start_ns);
     int_or_null(e, "end_ns", NULL, UNIT_NS, s->end_ns);
-    int_or_null(e, NULL, "time", UNIT_NS, timed ? s->end_ns - s->start_ns : REPORT_UNKNOWN);
+    int_or_null(e, "device_start_ns", NULL, UNIT_NS, s->device_start_ns);
+    int_or_null(e, "device_end_ns", NULL, UNIT_NS, s->device_end_ns);
+    int_or_null(e, NULL, "time", UNIT_NS, s->ns);
     emit_bool(e, "complete", NULL, s->complete);
     int_or_null(e, "tokens", NULL, UNIT_NONE, s->tokens);
     int_or_null(e, "micro_batches", NULL, UNIT_NONE, s->micro_batches);
@@ -223,18 +230,53 @@ static void print_steps(struct emitter *e, const struct report *r) {
 
 /* ---- the rest ---- */
 
+/* A kernel's arguments are left out where people read. */
+static void print_name(struct emitter *e, const char *name) {
+    char text[80];
+    size_t n = 0;
+    int depth = 0;
+    for (; name[n] && (name[n] != '(' || depth || !n); n++) depth += (name[n] == '<') - (name[n] == '>');
+    snprintf(text, sizeof text, "%.*s%s", n > 60 ? 57 : (int)n, name, n > 60 ? "..." : "");
+    emit_text(e, "name", NULL, name);
+    emit_text(e, NULL, "function", text);
+}
+
 static void print_coverage(struct emitter *e, const struct report *r) {
     emit_object(e, "coverage", NULL, LOOK_FIELDS);
-    emit_null(e, "counted_time_share", NULL);
+    emit_real(e, "counted_time_share", NULL, UNIT_SHARE, r->counted_time_share);
     emit_list(e, "uncounted", r->n_uncounted ? "Not counted" : NULL, r->n_uncounted ? LOOK_TABLE : LOOK_HIDDEN);
     for (int64_t i = 0; i < r->n_uncounted; i++) {
         emit_object(e, "", NULL, LOOK_FIELDS);
-        emit_text(e, "name", "function", r->uncounted[i].name);
+        print_name(e, r->uncounted[i].name ? r->uncounted[i].name : "");
         emit_int(e, "launches", "calls", UNIT_NONE, r->uncounted[i].launches);
-        emit_null(e, "time_ns", NULL);
+        int_or_null(e, "time_ns", r->busy_ns ? "time" : NULL, UNIT_NS, r->uncounted[i].time_ns);
         emit_end(e);
     }
     emit_end(e);
+    emit_end(e);
+}
+
+/* Where the device's time went: people see the first ones. */
+static void print_functions(struct emitter *e, const struct report *r) {
+    enum { SHOWN = 12 };
+    int people = e->format == EMIT_TEXT || e->format == EMIT_MARKDOWN;
+    int64_t n = people && r->n_functions > SHOWN ? SHOWN : r->n_functions;
+    char label[80] = "Device time by function";
+    if (n < r->n_functions)
+        snprintf(label, sizeof label, "Device time by function, the first %d of %lld", SHOWN,
+                 (long long)r->n_functions);
+    emit_list(e, "functions", r->busy_ns ? label : NULL, r->busy_ns ? LOOK_TABLE : LOOK_HIDDEN);
+    for (int64_t i = 0; i < n; i++) {
+        const struct report_function *f = &r->functions[i];
+        emit_object(e, "", NULL, LOOK_FIELDS);
+        print_name(e, f->name ? f->name : "");
+        emit_int(e, "calls", "calls", UNIT_NONE, f->calls);
+        int_or_null(e, "time_ns", "time", UNIT_NS, f->time_ns);
+        emit_int(e, "timed", NULL, UNIT_NONE, f->timed);
+        emit_real(e, NULL, "share", UNIT_SHARE,
+                  f->time_ns == REPORT_UNKNOWN || !r->busy_ns ? NAN : (double)f->time_ns / (double)r->busy_ns);
+        emit_end(e);
+    }
     emit_end(e);
 }
 
@@ -280,6 +322,7 @@ int report_print(struct emitter *e, struct report *r, char *err, size_t err_len)
     print_memory(e, r);
     print_steps(e, r);
     report_print_run(e, r);
+    print_functions(e, r);
     print_coverage(e, r);
     emit_null(e, "reconciliation", NULL);
     emit_list(e, "notes", r->n_notes ? "Notes" : NULL, LOOK_LINES);

@@ -4,9 +4,9 @@ ACCT_SRC := $(filter-out $(ANALYSIS_SRC),$(wildcard analyzer/main.c analyzer/dev
 	analyzer/report_*.c analyzer/emitter*.c))
 
 .SECONDEXPANSION:
-$(BUILD)/acct: $$(call objs,$(ACCT_SRC) $(ANALYSIS_SRC) $$(STORE_SRC))
+$(BUILD)/acct: $$(call objs,$(ACCT_SRC) $(ANALYSIS_SRC) $$(STORE_SRC)) $$(PTX_OBJ)
 	$(SAY) "  LD $@"
-	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(STORE_LIBS) -lm -lpthread
+	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(STORE_LIBS) $(PTX_LIBS) -l:libstdc++.a -lm -lpthread
 ALL += $(BUILD)/acct
 
 # libacct(7) has the registry of environment variables.

@@ -62,10 +62,13 @@ static void print_figures(struct report *r) {
 static void print_warnings(const struct report *r) {
     int64_t calls = 0;
     for (int64_t i = 0; i < r->n_uncounted; i++) calls += r->uncounted[i].launches;
-    if (calls)
+    if (calls > r->launches)
         say("%lld calls of %lld functions have no FLOP count, the first is %s", (long long)calls,
             (long long)r->n_uncounted, r->uncounted[0].name);
-    if (!r->launches) say("kernel launches are not recorded in this version: the FLOPs are those of cuBLAS calls");
+    else if (calls)
+        say("the FLOPs are those of matrix products and BLAS calls: %lld kernel launches are not counted in this "
+            "version",
+            (long long)calls);
     if (r->dropped)
         say("%lld calls were lost: the figures are lower bounds%s", (long long)r->dropped,
             r->dropped_ring ? "; a larger ACCT_RING_SLOTS avoids it" : "");

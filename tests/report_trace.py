@@ -12,7 +12,7 @@ def create(path):
     db.executescript(open(os.path.join(TOP, 'trace/schema.sql')).read())
     events = open(os.path.join(TOP, 'trace/events.def')).read()
     for upper, name in re.findall(r'EVENT\((\w+), (\w+), OP,', events):
-        if name in ('copy', 'memset', 'gemm', 'blas', 'workspace'):
+        if name in ('copy', 'memset', 'gemm', 'blas', 'workspace', 'launch'):
             key = 'id INTEGER PRIMARY KEY, op INTEGER' if name == 'gemm' else 'op INTEGER PRIMARY KEY'
             fields = re.findall(r'FIELD\(%s, \w+, (\w+),' % upper, events)
             db.execute(f'CREATE TABLE "{name}"({key}, ' + ', '.join(f'"{f}"' for f in fields) + ')')
@@ -59,7 +59,7 @@ class Trace:
             op = self.op('gemm' if matmul else 'blas', start, start + 1)
             self.cost(op, index, phase, dtype, flops, matmul)
             ids.append(op)
-        self.db.execute('INSERT INTO step VALUES(?, ?, ?, ?, ?, ?, ?, ?)', (index, start, end, ids[0] if ids else None, ids[-1] if ids else None, micro_batches, tokens, complete))
+        self.db.execute('INSERT INTO step VALUES(?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)', (index, start, end, ids[0] if ids else None, ids[-1] if ids else None, micro_batches, tokens, complete))
         for n, phase in enumerate(('forward', 'backward', 'optimizer')):
             self.db.execute('INSERT INTO phase VALUES(?, ?, 0, ?, ?, NULL, NULL)', (index, phase, start + n, start + n + 1))
         return ids

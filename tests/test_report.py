@@ -199,7 +199,7 @@ def test_what_is_not_counted_is_null(tmp_path):
     j = report(t.close())
     assert j['steps'][0]['flops']['total'] is None and j['steps'][0]['flops']['other'] is None and j['steps'][0]['flops']['gemm'] == 10**6
     assert j['steps'][1]['flops']['total'] == 10**6 + 5
-    assert j['totals']['flops'] is None and j['totals']['kernels'] is None and j['totals']['counted_time_share'] is None
+    assert j['totals']['flops'] is None and j['totals']['kernels'] == 0 and j['totals']['counted_time_share'] is None
     assert j['coverage'] == {'counted_time_share': None, 'uncounted': [{'name': 'cublasSgetrfBatched', 'launches': 2, 'time_ns': None}]}
 
 
@@ -495,6 +495,79 @@ def test_an_older_analysis_is_renewed_in_the_file(tmp_path):
     report(path)
     with sqlite3.connect(path) as db:
         assert db.execute("SELECT value FROM meta WHERE key = 'analysis_version'").fetchone() is not None
+
+
+def test_a_trace_of_the_first_version(tmp_path):
+    """Without the tables of kernels and device times: they are added, empty, and nothing is said that its writer did not know."""
+    t = simple(tmp_path / 'a.db')
+    t.alloc(100, 20, 30)
+    t.db.execute("DELETE FROM meta WHERE key = 'analysis_version'")
+    for table in ('ptx', 'module', 'kernel', 'launch', 'correlation', 'activity', 'op_time', 'step'):
+        t.db.execute(f'DROP TABLE {table}')
+    t.db.execute('CREATE TABLE step(id INTEGER PRIMARY KEY, start_ns INTEGER, end_ns INTEGER, first_op INTEGER, last_op INTEGER, '
+                 'micro_batches INTEGER, tokens INTEGER, complete INTEGER NOT NULL)')
+    for table in ('copy', 'memset', 'gemm', 'blas'):
+        t.db.execute(f'ALTER TABLE "{table}" DROP COLUMN external')
+    path = t.close()
+    j = report(path)
+    assert j['totals']['kernels'] is None and j['totals']['allocations'] == 2 and j['device']['clock'] == 'host'
+    assert any('not recorded by the version that wrote this trace' in n for n in j['notes'])
+    with sqlite3.connect(path) as db:
+        assert db.execute('SELECT count(device_start_ns) FROM step').fetchone()[0] == 0
+        assert db.execute('SELECT count(external) FROM gemm').fetchone()[0] == 0
+        assert db.execute('PRAGMA integrity_check').fetchone()[0] == 'ok'
+
+
+# ---- device times --------------------------------------------------------------------------------------------------------
+
+def timed(path, spans, clock='gpu'):
+    """Steps of one GEMM of 10^6 FLOPs each, with the device's begin and end (or None) beside the host's 1000 ns."""
+    t = Trace(path)
+    t.device(H100)
+    t.db.execute('UPDATE device SET clock = ?', (clock,))
+    for i, span in enumerate(spans):
+        t.step(i, i * 1000, (i + 1) * 1000, [('forward', 'fp32', 10**6, 1), ('forward', None, None, 0)])
+        if span:
+            first, last = t.op_id - 1, t.op_id
+            t.db.execute('UPDATE step SET device_start_ns = ?, device_end_ns = ? WHERE id = ?', (*span, i))
+            middle = span[0] + (span[1] - span[0]) // 4
+            for op, a, b in ((first, span[0], middle), (last, middle, span[1])):
+                t.db.execute('INSERT INTO op_time VALUES(?, ?, ?, ?, 1)', (op, a, b, b - a))
+                t.db.execute("INSERT INTO activity(kind, start_ns, end_ns) VALUES('kernel', ?, ?)", (a, b))
+    return t
+
+
+def test_steps_by_the_clock_of_the_device(tmp_path):
+    spans = [(100, 500), (500, 4500), (4500, 6500), (6500, 7300)]
+    j = report(timed(tmp_path / 'a.db', spans).close())
+    assert j['device']['clock'] == 'gpu'
+    times = [b - a for a, b in spans]
+    assert [s['device_end_ns'] - s['device_start_ns'] for s in j['steps']] == times
+    assert j['run']['step_ns']['median'] == statistics.median(times[1:])
+    for s, ns in zip(j['steps'], times):
+        assert s['mfu'] == pytest.approx(10**6 / (ns * 1e-9) / PEAK['fp32'])
+        assert s['end_ns'] - s['start_ns'] == 1000
+    assert j['totals']['counted_time_share'] == pytest.approx(0.25)           # the other three quarters have no FLOPs
+    assert j['coverage']['uncounted'][0]['time_ns'] == sum(times) * 3 // 4
+    assert {f['name']: f['time_ns'] for f in j['functions']} == {'cublasGemmEx': sum(times)}
+
+
+def test_a_step_without_device_times_puts_all_on_the_host_clock(tmp_path):
+    j = report(timed(tmp_path / 'a.db', [(100, 500), None, (600, 700)]).close())
+    assert j['device']['clock'] == 'host' and j['run']['step_ns']['median'] == 1000
+    assert j['steps'][1]['device_start_ns'] is None
+
+
+def test_why_there_are_no_device_times(tmp_path):
+    t = simple(tmp_path / 'a.db')
+    t.meta(cupti='error 39: another client has subscribed')
+    assert any(n.startswith('CUPTI: error 39: another client has subscribed; there are no device times') for n in report(t.close())['notes'])
+
+
+def test_dropped_activity_records_are_said(tmp_path):
+    t = timed(tmp_path / 'a.db', [(100, 500), (500, 900)])
+    t.meta(cupti_dropped=7)
+    assert any('dropped 7 activity records' in n for n in report(t.close())['notes'])
 
 
 def as_nobody(*argv):

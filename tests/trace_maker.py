@@ -1,11 +1,12 @@
 """Makes trace databases by hand: tables as trace/schema.sql and trace/events.def say, rows as the collector would write them.
 
 A time step is 1000 ns: the call number i (from 0) starts at (i + 1) * 1000 and takes 500 ns, its op id is i + 1."""
-import os, re, sqlite3
+import json, os, re, sqlite3
 from conftest import TOP
 
 TYPES = {'u64': 'INTEGER', 'i64': 'INTEGER', 'u32': 'INTEGER', 'i32': 'INTEGER', 'f64': 'REAL', 'text': 'TEXT'}
-DETAILS = ('copy', 'memset', 'gemm', 'blas', 'workspace')
+DETAILS = ('copy', 'memset', 'gemm', 'blas', 'workspace', 'launch')
+RECORDED = ('ptx', 'module', 'kernel', 'correlation', 'activity') # rows as they are in the schema
 
 
 def event_fields():
@@ -30,7 +31,7 @@ class Maker:
         if os.path.exists(path):
             os.unlink(path)
         self.path, self.n, self.live, self.apis = path, 0, {}, {}
-        self.rows = {t: [] for t in ('op', 'alloc', 'op_buffer') + DETAILS}
+        self.rows = {t: [] for t in ('op', 'alloc', 'op_buffer') + DETAILS + RECORDED}
         self.free_of = {}
         self.db = sqlite3.connect(path, isolation_level=None)
         self.db.executescript(open(os.path.join(TOP, 'trace', 'schema.sql')).read())
@@ -107,6 +108,32 @@ class Maker:
         for j, (p, m, n) in enumerate(buffers):
             self.buffer(i, str(j), p, n, m)
         return i
+
+    def kernel(self, name, params, ptx=None, modules=1):
+        """A kernel, with the text of its module (or of several, of which one has it); its number."""
+        texts = ptx if isinstance(ptx, (list, tuple)) else [ptx]
+        first = len(self.rows['module']) + 1
+        for text in texts:
+            digest = len(self.rows['ptx']) + 1
+            if text is not None:
+                self.rows['ptx'].append((digest, 0, 0, text.encode()))
+            self.rows['module'].append((len(self.rows['module']) + 1, 1, 80, 80, digest if text is not None else None, 'program', None))
+        n = len(self.rows['kernel']) + 1
+        self.rows['kernel'].append((n, 1, first, len(texts), name, None, json.dumps(params), None, None, None, None))
+        return n
+
+    def launch_kernel(self, kernel, args, grid=(1, 1, 1), block=(32, 1, 1), external=0):
+        """args: the argument bytes."""
+        i = self.op('launch', 'cudaLaunchKernel', 'cudart')
+        self.detail('launch', i, kernel=kernel, grid_x=grid[0], grid_y=grid[1], grid_z=grid[2], block_x=block[0], block_y=block[1],
+                    block_z=block[2], dynamic_shared_bytes=0, cooperative=0, args=args, external=external)
+        return i
+
+    def correlation(self, correlation, external):
+        self.rows['correlation'].append((correlation, external))
+
+    def activity(self, correlation, start, end, kind='kernel'):
+        self.rows['activity'].append((None, 1, kind, correlation, 0, 1, 7, start, end) + (None,) * 14)
 
     def buffer(self, i, slot, address, n, mode):
         self.rows['op_buffer'].append((i + 1, slot, None, address, n, mode))

@@ -10,7 +10,8 @@ CREATE TABLE meta(
   key   TEXT PRIMARY KEY,          -- schema_version, acct_version, state (running | complete | truncated), reason,
   value ANY                        -- start_mono_ns, start_utc_ns, end_mono_ns, end_utc_ns, collector_pid,
 ) WITHOUT ROWID;                   -- analysis_version (absent: not analysed yet), analysis (why not),
-                                   -- cupti (why there are no device times), cupti_dropped (activity records)
+                                   -- cupti (why there are no device times), cupti_dropped (activity records),
+                                   -- launches (why launches are not in it)
 
 CREATE TABLE process(
   id INTEGER PRIMARY KEY,

@@ -1,0 +1,221 @@
+#include "analyzer/launch_kernels.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "analyzer/launch_sets.h"
+#include "ptx/ptx_fatbin.h"
+
+/* Of libstdc++, whose header is C++. */
+extern char *__cxa_demangle(const char *mangled, char *output, size_t *length, int *status);
+
+char *launch_demangle(const char *name) {
+    int status = 0;
+    return name && name[0] == '_' && name[1] == 'Z' ? __cxa_demangle(name, NULL, NULL, &status) : NULL;
+}
+
+/* ---- a signature without PTX ---- */
+
+/* "f<int>(float*, float const*)": where its arguments begin, or NULL. */
+static const char *arguments_of(const char *demangled) {
+    int depth = 0;
+    const char *found = NULL;
+    for (const char *p = demangled; *p; p++) {
+        if (*p == '<') depth++;
+        if (*p == '>') depth--;
+        if (*p == '(' && !depth && !found && p > demangled) found = p + 1;
+        if (*p == ')' && found && p == found) found = NULL; /* "()::" of a lambda's place, or no arguments */
+    }
+    return found;
+}
+
+static char letter_of(const char *type, size_t n) {
+    if (n && type[n - 1] == '*') return n >= 6 && !memcmp(type + n - 6, "const*", 6) ? 'c' : 'p';
+    if (n && type[n - 1] == '&') return 'p';
+    static const char *const plain[] = {"int",
+                                        "unsigned int",
+                                        "long",
+                                        "unsigned long",
+                                        "float",
+                                        "double",
+                                        "bool",
+                                        "char",
+                                        "unsigned char",
+                                        "short",
+                                        "unsigned short",
+                                        "long long",
+                                        "unsigned long long",
+                                        "signed char"};
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (strlen(plain[i]) == n && !memcmp(plain[i], type, n)) return '-';
+    return '?'; /* a struct may hold pointers */
+}
+
+char *launch_signature(const char *demangled, int count) {
+    char *letters = malloc((size_t)count + 1);
+    if (!letters) return NULL;
+    memset(letters, '?', (size_t)count);
+    letters[count] = 0;
+    const char *p = demangled ? arguments_of(demangled) : NULL;
+    for (int i = 0; p && i < count; i++) {
+        int depth = 0;
+        const char *from = p;
+        for (; *p && (depth || (*p != ',' && *p != ')')); p++)
+            depth += (*p == '<' || *p == '(') - (*p == '>' || *p == ')');
+        letters[i] = letter_of(from, (size_t)(p - from));
+        if (*p != ',') break;
+        p += p[1] == ' ' ? 2 : 1;
+    }
+    return letters;
+}
+
+/* ---- modules ---- */
+
+static struct ptx_module *parse_payload(sqlite3_stmt *st) {
+    struct acct_fatbin_entry entry = {.kind = ACCT_FATBIN_PTX,
+                                      .flags = (uint64_t)sqlite3_column_int64(st, 0),
+                                      .uncompressed_bytes = (uint64_t)sqlite3_column_int64(st, 1),
+                                      .payload = sqlite3_column_blob(st, 2),
+                                      .payload_bytes = (uint64_t)sqlite3_column_bytes(st, 2)};
+    char *text = NULL, why[256];
+    size_t bytes = 0;
+    struct ptx_module *module = NULL;
+    struct ptx_error error;
+    if (!entry.payload || ptx_fatbin_text(&entry, &text, &bytes, why, sizeof why)) return NULL;
+    if (ptx_parse(text, bytes, &module, &error)) module = NULL;
+    free(text);
+    return module;
+}
+
+static struct ptx_module *read_module(sqlite3 *db, int64_t hash) {
+    sqlite3_stmt *st;
+    struct ptx_module *module = NULL;
+    if (sqlite3_prepare_v2(db, "SELECT flags, uncompressed_bytes, payload FROM ptx WHERE hash = ?", -1, &st, NULL))
+        return NULL;
+    sqlite3_bind_int64(st, 1, hash);
+    if (sqlite3_step(st) == SQLITE_ROW) module = parse_payload(st);
+    sqlite3_finalize(st);
+    return module;
+}
+
+static const struct ptx_module *module_of(struct launch_kernels *k, int64_t hash, int *failed) {
+    for (int i = 0; i < k->modules; i++)
+        if (k->module[i].hash == hash) return k->module[i].ptx;
+    if (k->modules == k->module_room) {
+        int room = k->module_room ? 2 * k->module_room : 16;
+        struct launch_module *more = realloc(k->module, (size_t)room * sizeof *more);
+        if (!more) return *failed = 1, NULL;
+        k->module = more;
+        k->module_room = room;
+    }
+    k->module[k->modules] = (struct launch_module){hash, read_module(k->db, hash)};
+    return k->module[k->modules++].ptx;
+}
+
+/* ---- kernels ---- */
+
+/* Which translation unit has the kernel? */
+static void find_entry(struct launch_kernels *k, struct launch_kernel *out, int64_t module, int64_t modules,
+                       int *failed) {
+    sqlite3_stmt *st;
+    if (sqlite3_prepare_v2(
+            k->db, "SELECT hash FROM module WHERE id >= ?1 AND id < ?1 + max(?2, 1) AND hash IS NOT NULL ORDER BY id",
+            -1, &st, NULL))
+        return;
+    sqlite3_bind_int64(st, 1, module);
+    sqlite3_bind_int64(st, 2, modules);
+    while (!out->entry && !*failed && sqlite3_step(st) == SQLITE_ROW) {
+        out->module = module_of(k, sqlite3_column_int64(st, 0), failed);
+        const struct ptx_function *f = out->module && out->name ? ptx_function_find(out->module, out->name) : NULL;
+        if (f && f->entry && !f->declared_only && !f->error) out->entry = f;
+    }
+    sqlite3_finalize(st);
+}
+
+static void read_params(struct launch_kernels *k, struct launch_kernel *out, const char *json) {
+    sqlite3_stmt *st;
+    out->param_count = -1;
+    if (!json || sqlite3_prepare_v2(k->db,
+                                    "SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM "
+                                    "json_each(CASE WHEN json_valid(?1) THEN ?1 ELSE '[]' END) LIMIT 4096",
+                                    -1, &st, NULL))
+        return;
+    sqlite3_bind_text(st, 1, json, -1, SQLITE_TRANSIENT);
+    int n = 0;
+    for (; sqlite3_step(st) == SQLITE_ROW; n++) {
+        struct launch_param *more = realloc(out->params, (size_t)(n + 1) * sizeof *more);
+        if (!more) break;
+        out->params = more;
+        more[n] = (struct launch_param){(uint32_t)sqlite3_column_int64(st, 0), (uint32_t)sqlite3_column_int64(st, 1)};
+    }
+    sqlite3_finalize(st);
+    out->param_count = n;
+}
+
+/* The PTX says it itself, should the recorder not have known. */
+static void params_from_entry(struct launch_kernel *k) {
+    if (k->param_count >= 0 || !k->entry) return;
+    k->params = calloc((size_t)k->entry->params + 1, sizeof *k->params);
+    if (!k->params) return;
+    k->param_count = k->entry->params;
+    for (int i = 0; i < k->param_count; i++)
+        k->params[i] = (struct launch_param){(uint32_t)k->entry->vars[i].offset, (uint32_t)k->entry->vars[i].bytes};
+}
+
+static void analyse_entry(struct launch_kernel *k) {
+    if (k->entry && ptx_access_static(k->module, k->entry, &k->fixed)) {
+        ptx_access_free(&k->fixed);
+        memset(&k->fixed, 0, sizeof k->fixed);
+        k->entry = NULL;
+    }
+    if (k->entry) return;
+    char *demangled = launch_demangle(k->name);
+    if (k->param_count > 0) k->is_const = launch_signature(demangled, k->param_count);
+    free(demangled);
+}
+
+static struct launch_kernel *read_kernel(struct launch_kernels *k, int64_t id, int *failed) {
+    sqlite3_stmt *st;
+    struct launch_kernel *out = NULL;
+    if (sqlite3_prepare_v2(k->db, "SELECT name, module, modules, params FROM kernel WHERE id = ?", -1, &st, NULL))
+        return NULL;
+    sqlite3_bind_int64(st, 1, id);
+    if (sqlite3_step(st) == SQLITE_ROW && !(out = calloc(1, sizeof *out))) *failed = 1;
+    if (out) {
+        const char *name = (const char *)sqlite3_column_text(st, 0);
+        out->id = id;
+        out->name = name ? strdup(name) : NULL;
+        read_params(k, out, (const char *)sqlite3_column_text(st, 3));
+        if (sqlite3_column_type(st, 1) != SQLITE_NULL)
+            find_entry(k, out, sqlite3_column_int64(st, 1), sqlite3_column_int64(st, 2), failed);
+        params_from_entry(out);
+        analyse_entry(out);
+    }
+    sqlite3_finalize(st);
+    return out;
+}
+
+const struct launch_kernel *launch_kernels_get(struct launch_kernels *k, int64_t id, int *failed) {
+    for (int i = 0; i < k->kernels; i++)
+        if (k->kernel[i]->id == id) return k->kernel[i];
+    if (k->kernels == k->kernel_room) {
+        int room = k->kernel_room ? 2 * k->kernel_room : 64;
+        struct launch_kernel **more = realloc(k->kernel, (size_t)room * sizeof *more);
+        if (!more) return *failed = 1, NULL;
+        k->kernel = more;
+        k->kernel_room = room;
+    }
+    struct launch_kernel *found = read_kernel(k, id, failed);
+    if (found) k->kernel[k->kernels++] = found;
+    return found;
+}
+
+void launch_kernels_free(struct launch_kernels *k) {
+    for (int i = 0; i < k->kernels; i++) {
+        struct launch_kernel *x = k->kernel[i];
+        ptx_access_free(&x->fixed);
+        free(x->name), free(x->params), free(x->is_const), free(x);
+    }
+    for (int i = 0; i < k->modules; i++) ptx_free(k->module[i].ptx);
+    free(k->kernel);
+    free(k->module);
+}

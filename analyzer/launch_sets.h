@@ -1,0 +1,49 @@
+/* Which memory each kernel launch reads and writes: from the PTX of its module and its argument bytes; without PTX,
+ * from `const` in its demangled signature. Nothing is guessed: what cannot be told has mode LAUNCH_EITHER or no extent.
+ *
+ * One per analysis, one thread; results are cached by kernel, grid, block and scalars. */
+#ifndef ACCT_ANALYZER_LAUNCH_SETS_H
+#define ACCT_ANALYZER_LAUNCH_SETS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sqlite3.h>
+
+#define LAUNCH_UNKNOWN_BYTES (-1)
+
+enum launch_mode { LAUNCH_R = 1, LAUNCH_W = 2, LAUNCH_RW = 3, LAUNCH_EITHER = 4 };
+
+struct launch_buffer {
+    uint64_t pointer; /* the argument's value: names the allocation */
+    uint64_t address; /* first byte touched; the pointer where the extent is not known */
+    int64_t bytes;    /* LAUNCH_UNKNOWN_BYTES */
+    int mode;         /* enum launch_mode */
+    int param;        /* number of the parameter */
+    int offset;       /* of the pointer in the parameter; 0 for a plain one */
+    int piece;        /* 0; a pointer through which parts are only read and others written has a piece for each */
+    int maybe;        /* 1: perhaps no pointer at all: only if an allocation lies there */
+};
+
+struct launch_call {
+    int64_t kernel; /* kernel.id */
+    uint32_t grid[3], block[3];
+    const void *args; /* NULL: not known */
+    size_t arg_bytes;
+};
+
+struct launch_sets;
+
+/* NULL: no memory. Reads modules and kernels when a launch first needs them. */
+struct launch_sets *launch_sets_open(sqlite3 *db);
+void launch_sets_close(struct launch_sets *s);
+
+/* *out: *n buffers, the object's, valid until the next call. 0, or -1: no memory. */
+int launch_sets_of(struct launch_sets *s, const struct launch_call *call, const struct launch_buffer **out, int *n);
+
+/* A mangled name as people write it: malloc'ed, or NULL where it is none (a C name). */
+char *launch_demangle(const char *name);
+
+/* Fills kernel.demangled. */
+int launch_name_kernels(sqlite3 *db, char *err, size_t err_len);
+
+#endif

@@ -1,0 +1,101 @@
+/* Times by the device: which clock the report goes by, where the time went, what share of it is counted. */
+#include "analyzer/report_model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "trace/store.h"
+
+static int load_clock(struct report *r, char *err, size_t err_len) {
+    sqlite3_stmt *st =
+        report_prepare(r,
+                       "SELECT clock, (SELECT count(*) FROM op_time), (SELECT coalesce(sum(end_ns - start_ns), 0) "
+                       "FROM activity) FROM device ORDER BY process, ordinal LIMIT 1",
+                       err, err_len);
+    int rc;
+    if (!st) return -1;
+    if ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        if (sqlite3_column_int64(st, 1)) r->device_clock = report_column_text(st, 0);
+        r->busy_ns = sqlite3_column_int64(st, 2);
+        rc = sqlite3_step(st);
+    }
+    return report_rows_end(r, st, rc, err, err_len);
+}
+
+/* One clock for all steps: the device's if every complete one has its time. */
+static void choose_clock(struct report *r) {
+    int64_t complete = 0, timed = 0;
+    for (int64_t i = 0; i < r->n_steps; i++) {
+        const struct report_step *s = &r->steps[i];
+        complete += s->complete != 0;
+        timed += s->complete && s->device_start_ns != REPORT_UNKNOWN && s->device_end_ns != REPORT_UNKNOWN;
+    }
+    r->on_device =
+        r->device_clock && strcmp(r->device_clock, "host") && (complete ? timed == complete : r->busy_ns > 0);
+    for (int64_t i = 0; i < r->n_steps; i++) {
+        struct report_step *s = &r->steps[i];
+        int64_t from = r->on_device ? s->device_start_ns : s->start_ns,
+                to = r->on_device ? s->device_end_ns : s->end_ns;
+        s->ns = from == REPORT_UNKNOWN || to == REPORT_UNKNOWN ? REPORT_UNKNOWN : to - from;
+    }
+}
+
+static int load_functions(struct report *r, char *err, size_t err_len) {
+    sqlite3_stmt *st =
+        report_prepare(r,
+                       "SELECT " REPORT_FUNCTION_NAME ", count(*), sum(t.busy_ns), count(t.op) FROM op "
+                       "LEFT JOIN op_time t ON t.op = op.id " REPORT_FUNCTION_JOIN
+                       " WHERE op.status = 0 AND op.kind IN ('launch', 'gemm', 'blas', 'copy', 'memset') "
+                       "GROUP BY 1 ORDER BY 3 DESC, 2 DESC, 1",
+                       err, err_len);
+    int rc;
+    if (!st) return -1;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        r->functions = report_grow(r->functions, r->n_functions, sizeof *r->functions);
+        r->functions[r->n_functions++] = (struct report_function){
+            report_column_text(st, 0), sqlite3_column_int64(st, 1), report_column(st, 2), sqlite3_column_int64(st, 3)};
+    }
+    return report_rows_end(r, st, rc, err, err_len);
+}
+
+/* Of the device's time, that of ops with known FLOPs. Copies and memsets have 0, which is known. */
+static int load_share(struct report *r, char *err, size_t err_len) {
+    sqlite3_stmt *st = report_prepare(r,
+                                      "SELECT coalesce(sum(t.busy_ns), 0) FROM op_time t JOIN op_cost c ON c.op = t.op "
+                                      "WHERE c.flops IS NOT NULL OR c.integer_ops IS NOT NULL",
+                                      err, err_len);
+    int rc;
+    if (!st) return -1;
+    r->counted_time_share = NAN;
+    if ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        if (r->busy_ns > 0) r->counted_time_share = (double)sqlite3_column_int64(st, 0) / (double)r->busy_ns;
+        rc = sqlite3_step(st);
+    }
+    return report_rows_end(r, st, rc, err, err_len);
+}
+
+static void note_times(struct report *r) {
+    char *why = store_meta_text(r->db, "cupti");
+    sqlite3_int64 dropped = 0;
+    if (!store_meta_int(r->db, "cupti_dropped", &dropped) && dropped > 0) {
+        r->times_dropped = dropped;
+        report_note(r, "CUPTI dropped %lld activity records: times of some calls are missing.", (long long)dropped);
+    }
+    if (!r->busy_ns)
+        report_note(
+            r,
+            "CUPTI: %s; there are no device times: times of single ops are unknown, step times, rates and MFU follow "
+            "the host's clock.",
+            why ? why : "no record of it in this trace");
+    else if (why)
+        report_note(r, "CUPTI: %s.", why);
+    free(why);
+}
+
+int report_load_times(struct report *r, char *err, size_t err_len) {
+    if (load_clock(r, err, err_len) || load_functions(r, err, err_len) || load_share(r, err, err_len)) return -1;
+    choose_clock(r);
+    note_times(r);
+    return 0;
+}
