@@ -80,10 +80,9 @@ def test_fault_is_an_error_and_no_crash():
     assert re.fullmatch(r'acct virtual GPU: cublasSgemm: the device cannot reach 4194304 bytes at 0x\w+ .*\n', r.stderr)
 
 
-def test_program_of_nvcc_starts_and_allocates():
+def test_program_of_nvcc_runs_its_kernel():
     r = program('vgpu_kernel')
-    assert (r.returncode, r.stdout) == (7, 'cudaErrorNotSupported\n')
-    assert r.stderr == 'acct virtual GPU: __cudaLaunchKernel is not implemented\n'
+    assert (r.returncode, r.stdout, r.stderr) == (7, '', '')
 
 
 def test_default_stream_per_thread():

@@ -84,7 +84,7 @@ $(BUILD)/tests/vgpu_kernel: tests/programs/vgpu_kernel.cu
 $(BUILD)/tests/launch_cases $(BUILD)/tests/launch_legacy $(BUILD)/tests/launch_per_thread $(BUILD)/tests/launch_machine: tests/programs/launch_cases.cu
 $(BUILD)/tests/launch_units: tests/programs/launch_unit_a.cu tests/programs/launch_unit_b.cu
 $(BUILD)/tests/launch_empty: tests/programs/launch_empty.cu
-$(BUILD)/tests/launch_legacy: NVCC_FLAGS = -D__NV_LEGACY_LAUNCH
+$(BUILD)/tests/launch_legacy: NVCC_FLAGS = -D__NV_LEGACY_LAUNCH -Xcompiler -D__NV_LEGACY_LAUNCH
 $(BUILD)/tests/launch_per_thread: NVCC_FLAGS = -default-stream per-thread
 $(BUILD)/tests/launch_units: NVCC_FLAGS = -rdc=true
 $(BUILD)/tests/launch_machine: VGPU_PTX := -gencode arch=compute_80,code=sm_80

@@ -28,7 +28,7 @@ struct vgpu_kernel {
     cudaError_t error;            /* why it cannot be launched; said once when it was found */
     bool resolved;
     bool compiled; /* `code` is there; else the interpreter runs it */
-    bool serial;   /* its blocks run one after another: it prints, or its atomics are the interpreter's */
+    bool serial;   /* its blocks run one after another, since it prints */
     struct vgpu_code code;
     uint32_t local_bytes; /* of a thread */
     uint32_t registers;   /* of a thread, an estimate */

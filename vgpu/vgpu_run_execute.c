@@ -108,15 +108,20 @@ static void run_compiled(struct vgpu_worker *w, const struct vgpu_launch *l, uin
 
 /* ---- both ---- */
 
+/* The interpreter's atomics are a read and a write: one launch that has some at a time, over all streams. */
+static pthread_mutex_t atomics = PTHREAD_MUTEX_INITIALIZER;
+
 static void run_blocks(struct vgpu_worker *w, const void *context, uint64_t first, uint64_t count) {
     const struct vgpu_launch *l = context;
     if (vgpu_refused) return;
+    bool alone = l->way != VGPU_COMPILED && (l->kernel->f->properties & PTX_P_ATOMIC);
     w->launch = l;
     w->fault_signal = 0;
     if (l->way == VGPU_COMPILED && fill_frame(w, l)) {
         vgpu_fail(cudaErrorMemoryAllocation, "kernel %s: no memory for local and shared memory", l->kernel->name);
         return;
     }
+    if (alone) pthread_mutex_lock(&atomics);
     if (!sigsetjmp(w->escape, 0)) {
         w->armed = 1;
         if (l->way == VGPU_COMPILED)
@@ -128,6 +133,7 @@ static void run_blocks(struct vgpu_worker *w, const void *context, uint64_t firs
         vgpu_fibers_drop(w->fibers);
     }
     w->armed = 0;
+    if (alone) pthread_mutex_unlock(&atomics);
 }
 
 void vgpu_execute(void *args) {

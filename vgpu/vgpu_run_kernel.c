@@ -94,7 +94,6 @@ cudaError_t vgpu_kernel_study(struct vgpu_kernel *k, const struct ptx_module *m)
     k->work = work_of(k->f);
     k->registers = vgpu_registers(m, k->f);
     compile(k, m);
-    bool atomics = (k->f->properties & PTX_P_ATOMIC) && !k->compiled;
-    k->serial = atomics || calls(m, k->f, "vprintf", 0);
+    k->serial = calls(m, k->f, "vprintf", 0);
     return cudaSuccess;
 }
