@@ -65,13 +65,13 @@ BENCHES :=
 TEST_PROGRAMS :=
 include $(sort $(wildcard */room.mk))
 
-.PHONY: all deps demo check bench install uninstall clean help format asan ubsan tsan unit
+.PHONY: all deps demo demo-linear check bench install uninstall clean help format asan ubsan tsan unit
 all: $(ALL)
 
 help:
 	@sed -n 's/^## //p' $(firstword $(MAKEFILE_LIST))
 ## make            build everything into $(BUILD) (default: build)
-## make demo       train the linear model under acct and print the report
+## make demo       train a small GPT under acct and print the report; make demo-linear: the linear model
 ## make check      all tests; the last line is "N passed, N failed, N skipped"; T="tests/test_x.py -k y" runs some
 ## make bench      ratios against named peers; BENCH_SHORT=1 for a quick look
 ## make install    into $(PREFIX) (default: /usr/local); DESTDIR is honoured; make uninstall takes it away
@@ -90,6 +90,8 @@ format:
 
 demo: all
 	@scripts/demo $(BUILD)
+demo-linear: all
+	@scripts/demo $(BUILD) linear
 bench: all $(BENCHES)
 	@BUILD=$(abspath $(BUILD)) bench/run $(BENCHES)
 

@@ -209,11 +209,13 @@ def test_install_destdir(tmp_path):
     assert r.returncode == 0 and (tmp_path / 'opt/acct/bin/acct').exists() and 'ldconfig' not in r.stdout, r.stderr
 
 
-def test_demo():
-    r = make(f'BUILD={BUILD}', 'demo')
+@pytest.mark.parametrize('target,trace,parameters', [('demo', 'demo.db', 834304), ('demo-linear', 'linear.db', 393216)])
+def test_demo(target, trace, parameters):
+    r = make(f'BUILD={BUILD}', target)
     assert r.returncode == 0, r.stderr
-    assert 'step' in r.stdout and 'MFU' in r.stdout and '1572864' in r.stdout.replace(',', '')
-    assert os.path.getsize(os.path.join(BUILD, 'demo/demo.db')) > 0
+    assert 'step' in r.stdout and 'MFU' in r.stdout
+    assert re.search(rf'^  param +[\d.]+ MiB \({4 * parameters}\) ', r.stdout, re.M), r.stdout
+    assert os.path.getsize(os.path.join(BUILD, 'demo', trace)) > 0
 
 
 # ---- runners -----------------------------------------------------------------------------------------------------------
@@ -287,7 +289,7 @@ def test_readme_sql_runs():
     queries = [m for line in commands() if line.startswith('sqlite3') for m in re.findall(r'"(.*)"', line)]
     assert queries
     if not os.path.exists(os.path.join(BUILD, 'demo/demo.db')):
-        test_demo()
+        test_demo('demo', 'demo.db', 834304)
     for q in queries:
         r = run(os.path.join(BUILD, 'acct'), 'query', os.path.join(BUILD, 'demo/demo.db'), q)
         assert r.returncode == 0 and r.stdout.strip(), r.stderr

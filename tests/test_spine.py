@@ -383,10 +383,10 @@ def test_full_disk_harms_no_program(small_disk, way):
 
 def test_read_only_folder(small_disk):
     subprocess.run(['mount', '-o', 'remount,ro', small_disk], check=True)
-    r = acct_run(small_disk / 't.db', TRAIN, '--steps', '2')
+    r = acct_run(small_disk / 't.db', TRAIN, '--model', 'linear', '--steps', '2')
     assert r.returncode == 125 and r.stdout == '' and len(r.stderr.splitlines()) == 1 and str(small_disk) in r.stderr, r.stderr
-    bare = run(TRAIN, '--steps', '2', env=VGPU)
-    r = preload(small_disk / 't.db', TRAIN, '--steps', '2')
+    bare = run(TRAIN, '--model', 'linear', '--steps', '2', env=VGPU)
+    r = preload(small_disk / 't.db', TRAIN, '--model', 'linear', '--steps', '2')
     assert r.returncode == 0 and losses(r.stdout) == losses(bare.stdout)
     assert len(r.stderr.splitlines()) == 1 and 't.db' in r.stderr, r.stderr
 
@@ -394,12 +394,12 @@ def test_read_only_folder(small_disk):
 def test_an_existing_file_is_kept(tmp_path):
     db = tmp_path / 'mine.db'
     db.write_text('something of the user')
-    r = acct_run(db, TRAIN, '--steps', '2')
+    r = acct_run(db, TRAIN, '--model', 'linear', '--steps', '2')
     assert r.returncode == 125 and '--force' in r.stderr and 'mine.db' in r.stderr and r.stdout == ''
-    r = preload(db, TRAIN, '--steps', '2')
+    r = preload(db, TRAIN, '--model', 'linear', '--steps', '2')
     assert r.returncode == 0 and 'mine.db' in r.stderr and len(r.stderr.splitlines()) == 1
     assert db.read_text() == 'something of the user'
-    assert run(ACCT, 'run', '--vgpu', '-o', db, '--force', '--', TRAIN, '--steps', '2').returncode == 0
+    assert run(ACCT, 'run', '--vgpu', '-o', db, '--force', '--', TRAIN, '--model', 'linear', '--steps', '2').returncode == 0
     assert len(report(db)['steps']) == 2
     for i in range(3):                                    # a default name finds a free one
         assert run(ACCT, 'run', '--vgpu', '--', prog('spine_counter'), '7', cwd=tmp_path, stdout=subprocess.DEVNULL).returncode == 0
@@ -410,7 +410,7 @@ def test_an_existing_file_is_kept(tmp_path):
 @pytest.mark.parametrize('command', ['report', 'query', 'analyze'])
 def test_bad_traces(tmp_path, what, command):
     good = tmp_path / 'good.db'
-    assert acct_run(good, TRAIN, '--steps', '2').returncode == 0
+    assert acct_run(good, TRAIN, '--model', 'linear', '--steps', '2').returncode == 0
     bad = tmp_path / 'bad.db'
     if what == 'no trace':
         bad.write_text('not a database at all\n' * 100)
