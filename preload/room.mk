@@ -33,3 +33,27 @@ $(call objs,bench/bench_malloc.c): ROOM_CFLAGS = -isystem $(CUDA_INC)
 $(BUILD)/bench/bench_malloc: $(call objs,bench/bench_malloc.c)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $< -o $@ -L$(CUDA_LIB) -l:libcudart.so.13 $(BENCH_RUNTIME)
+
+# A program as nvcc makes it; its runtime comes by LD_LIBRARY_PATH.
+BENCHES += $(BUILD)/bench/bench_launch
+$(BUILD)/bench/bench_launch: bench/bench_launch.cu
+	@mkdir -p $(@D)
+	$(SAY) "  NVCC $<"
+	$(Q)$(NVCC) -O2 -cudart shared -gencode arch=compute_80,code=compute_80 $< -o $@
+
+# Programs of the tests as nvcc makes them: by each of its ways to pack PTX, linked device code, and a plug-in.
+CAPTURE_NVCC = $(NVCC) -cudart shared -gencode arch=compute_80,code=compute_80 -gencode arch=compute_90,code=sm_90
+CAPTURE_PROGRAMS := $(addprefix $(BUILD)/tests/,capture_kernels capture_plain capture_lz4 capture_linked capture_no_ptx capture_plugin.so)
+TEST_PROGRAMS += $(CAPTURE_PROGRAMS)
+$(BUILD)/tests/capture_plain: CAPTURE_HOW = --no-compress
+$(BUILD)/tests/capture_lz4: CAPTURE_HOW = --compress-mode=speed
+$(BUILD)/tests/capture_linked: CAPTURE_HOW = -rdc=true -Xlinker --export-dynamic tests/programs/capture_plugin.cu
+$(BUILD)/tests/capture_no_ptx: CAPTURE_NVCC = $(NVCC) -cudart shared -gencode arch=compute_90,code=sm_90
+$(filter-out %.so,$(CAPTURE_PROGRAMS)): tests/programs/capture_kernels.cu tests/programs/capture_plugin.cu preload/room.mk
+	@mkdir -p $(@D)
+	$(SAY) "  NVCC $@"
+	$(Q)$(CAPTURE_NVCC) $(CAPTURE_HOW) $< -o $@ -ldl
+$(BUILD)/tests/capture_plugin.so: tests/programs/capture_plugin.cu preload/room.mk
+	@mkdir -p $(@D)
+	$(SAY) "  NVCC $@"
+	$(Q)$(CAPTURE_NVCC) -shared -Xcompiler -fPIC $< -o $@

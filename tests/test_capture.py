@@ -2,7 +2,7 @@
 
 The first part runs programs/preload_launch.c, which makes its fat binaries by hand and launches what they hold by every
 route, on a stand-in that answers as the program says: the expected values are the numbers in the program's source."""
-import json, os, re, struct, sys
+import json, os, shutil, struct, subprocess
 import pytest
 from conftest import BUILD, TOP, run
 from test_preload import LIB, Trace, fake, listing, plain, traced  # noqa: F401 (fixtures)
@@ -127,3 +127,109 @@ def test_many_threads(traced):
             n = struct.unpack('<QQhxxf', a)[2]
             seen[n] = seen.get(n, 0) + 1
         assert seen == {n: 16 for n in range(2000)}
+
+
+# ---- as nvcc makes them, on the virtual GPU ---------------------------------------------------------------------------------
+
+VGPU = os.path.join(BUILD, 'vgpu')
+
+
+@pytest.fixture
+def nvcc_program(tmp_path):
+    """nvcc_program(name, *args) → (trace, NAME=VALUE lines)."""
+    def go(name, *args, env=None, trace='t.db'):
+        r = run(os.path.join(BUILD, 'tests', name), *args, env={'LD_LIBRARY_PATH': VGPU, 'LD_PRELOAD': LIB, 'ACCT_OUTPUT': str(tmp_path / trace),
+                                                               'ACCT_EXIT_TIMEOUT': '60000', **(env or {})})
+        assert r.returncode == 0, r.stdout + r.stderr
+        return Trace(next(tmp_path.glob('t*.db'))), dict(l.split('=') for l in r.stdout.splitlines() if '=' in l)
+    return go
+
+
+def text_of(row, tmp_path):
+    """The PTX, by the compressors' own tools where they are there."""
+    tool = 'zstd' if row['flags'] & 0x8000 else None
+    if tool and shutil.which(tool):
+        r = subprocess.run([tool, '-dc'], input=row['payload'], capture_output=True)
+        assert r.returncode == 0 and len(r.stdout) == row['uncompressed_bytes'], r.stderr
+        return r.stdout.decode()
+    return None if row['flags'] & 0xa000 else row['payload'].rstrip(b'\0').decode()
+
+
+FLAGS = {'capture_kernels': 0x8000, 'capture_plain': 0, 'capture_lz4': 0x2000, 'capture_linked': 0x8000}
+
+
+@pytest.mark.parametrize('program', FLAGS)
+def test_kernels_by_nvcc(nvcc_program, tmp_path, program):
+    """Arguments at the offsets that C gives them, names as nvcc mangles them, the PTX that has them."""
+    t, printed = nvcc_program(program, 'values')
+    x, wide = int(printed['x']), int(printed['wide'])
+    rows = [(r['name'], (r['grid_x'], r['block_x']), r['dynamic_shared_bytes'], r['args']) for r in t.rows(LAUNCHES)]
+    linked = [rows.pop()] if program == 'capture_linked' else []
+    assert rows == [
+        ('_Z4fillIfEvPT_S0_', (1, 64), 1000, struct.pack('<Qf', x, 2.0)), ('_Z4fillIdEvPT_S0_', (1, 32), 0, struct.pack('<Qd', wide, 3.0)),
+        ('_Z5scalePffi', (2, 32), 0, struct.pack('<Qfi', x, 1.5, 64)), ('_Z8add_pair4pairi', (1, 64), 0, rows[3][3]),
+        ('_Z5scalePffi', (1, 32), 0, struct.pack('<Qfi', x, 2.0, 10))]
+    a, step, by, n = struct.unpack('<Qh6xdi', rows[3][3])  # the gap holds what the caller's struct has there
+    assert (a, step, by, n) == (x, 2, 0.25, 64)
+    params = {r['name']: json.loads(r['params']) for r in t.rows('SELECT name, params FROM kernel')}
+    assert params['_Z5scalePffi'] == [[0, 8], [8, 4], [12, 4]] and params['_Z8add_pair4pairi'] == [[0, 24], [24, 4]]
+    assert [r[0] for r in linked] == (['_Z13of_the_pluginPii'] if linked else [])
+    modules = t.rows('SELECT m.id, m.arch, m.path, m.why, p.* FROM module m JOIN ptx p USING (hash) ORDER BY m.id')
+    assert t.one('SELECT count(*) FROM module') == len(modules) == (2 if linked else 1)
+    for m in modules:
+        assert m['arch'] == 80 and m['path'] == os.path.realpath(os.path.join(BUILD, 'tests', program)) and m['why'] is None
+        assert m['flags'] & 0xa000 == FLAGS[program] and fnv1a(m['payload']) == m['hash']
+    texts = [text_of(m, tmp_path) for m in modules]
+    for k in t.rows('SELECT name, module, modules FROM kernel'):
+        assert (k['module'], k['modules']) == (modules[0]['id'], len(modules))
+        assert sum(f'.entry {k["name"]}(' in x for x in texts if x) == 1 or None in texts
+    assert t.lost() == 0 and t.meta['state'] == 'complete'
+
+
+def test_machine_code_only(tmp_path):
+    r = run(os.path.join(BUILD, 'tests', 'capture_no_ptx'), 'values',
+            env={'LD_LIBRARY_PATH': VGPU, 'LD_PRELOAD': LIB, 'ACCT_OUTPUT': str(tmp_path / 't.db')})
+    t = Trace(tmp_path / 't.db')
+    assert r.returncode == 1 and t.one('SELECT count(*) FROM launch l JOIN op o ON o.id = l.op WHERE o.status = 0') == 0
+    assert t.one("SELECT count(*) FROM launch l JOIN kernel k ON k.id = l.kernel WHERE k.name LIKE '_Z4fill%'") == 2
+    assert t.one('SELECT count(*) FROM ptx') == 0
+
+
+def test_a_plugin_that_is_opened_and_closed(nvcc_program):
+    """Each round's kernel is registered anew; every launch has a kernel, and the PTX is there once."""
+    t, _ = nvcc_program('capture_kernels', 'plugin', os.path.join(BUILD, 'tests', 'capture_plugin.so'), 100)
+    assert t.rows('SELECT k.name, count(*) AS n FROM launch l JOIN kernel k ON k.id = l.kernel GROUP BY l.kernel') == [
+        {'name': '_Z13of_the_pluginPii', 'n': 100}] * 3
+    assert t.one('SELECT count(*) FROM ptx') == 1
+    assert t.rows('SELECT DISTINCT path, why FROM module') == [{'path': os.path.join(BUILD, 'tests', 'capture_plugin.so'), 'why': None}]
+
+
+def test_threads_by_nvcc(nvcc_program):
+    t, _ = nvcc_program('capture_kernels', 'threads', 8, 2000)
+    launches = t.one('SELECT count(*) FROM launch')
+    assert launches + t.lost() == 16000
+    assert t.one('SELECT count(*) FROM kernel') == t.one('SELECT count(*) FROM module WHERE hash IS NOT NULL') == 1
+    if t.one('SELECT count(*) FROM lost') == 0:
+        by_thread = {}
+        for thread, args in t.db.execute('SELECT thread, args FROM launch l JOIN op o ON o.id = l.op ORDER BY o.id'):
+            n, m = struct.unpack('<32xqq16x', args)
+            by_thread.setdefault((thread, m), []).append(n)
+        assert len(by_thread) == 8 and all(v == list(range(2000)) for v in by_thread.values())
+
+
+def test_fork_by_nvcc(nvcc_program, tmp_path):
+    nvcc_program('capture_kernels', 'fork', trace='t-%p.db')
+    counts = sorted(Trace(p).one('SELECT count(*) FROM launch l LEFT JOIN kernel k ON k.id = l.kernel WHERE k.name LIKE \'_Z5eight%\'')
+                    for p in tmp_path.glob('t-*.db'))
+    assert counts == [1, 2]
+
+
+def test_a_program_that_was_replaced_meanwhile(nvcc_program, tmp_path):
+    """Its file is another one by the time of the first launch: the text comes from memory, in pieces."""
+    program = tmp_path / 'program'
+    shutil.copy(os.path.join(BUILD, 'tests', 'capture_plain'), program)
+    r = run('sh', '-c', f'exec {program} delete {program}', env={'LD_LIBRARY_PATH': VGPU, 'LD_PRELOAD': LIB, 'ACCT_OUTPUT': str(tmp_path / 't.db')})
+    assert r.returncode == 0, r.stdout + r.stderr
+    t = Trace(tmp_path / 't.db')
+    [m] = t.rows('SELECT m.path, m.why, p.payload FROM module m JOIN ptx p USING (hash)')
+    assert m['path'] is None and m['why'] is None and b'.entry _Z5scalePffi' in m['payload'] and not program.exists()
