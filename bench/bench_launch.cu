@@ -1,7 +1,9 @@
 /* What a recorded kernel launch costs over the same launch by the runtime library itself: an empty kernel without and
  * one with eight arguments. In one process under libacct.so, batches through the wrapper and batches straight to the
  * runtime's function take turns, so that what else the machine does hits both alike; the device is idle at the start of
- * each. On the virtual GPU (BUILD/vgpu), or whatever CUDA runtime LD_LIBRARY_PATH names. Goal: below 300 ns more. */
+ * each. Once as it is without device times (ACCT_CUPTI=off), once with: then the runtime has the additional work of
+ * tying what the device does to the call. On the virtual GPU (BUILD/vgpu), or whatever CUDA runtime LD_LIBRARY_PATH
+ * names. Goal: below 300 ns more. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +66,7 @@ static void compare(const char *what, launch_fn *direct, const void *function, v
     printf("%s, recorded / the runtime's own: ratio %.2f\n", what, b / a);
 }
 
-static int measure() {
+static int measure(const char *how) {
     static long n = 1;
     static double x = 2;
     static void *nothing;
@@ -75,8 +77,11 @@ static int measure() {
         printf("libacct.so does not stand before the runtime here\n");
         return 1;
     }
-    compare("empty kernel", direct, (const void *)empty, NULL);
-    compare("empty kernel, 8 arguments", direct, (const void *)eight, args);
+    char what[2][64];
+    snprintf(what[0], sizeof what[0], "empty kernel%s", how);
+    snprintf(what[1], sizeof what[1], "8 arguments%s", how);
+    compare(what[0], direct, (const void *)empty, NULL);
+    compare(what[1], direct, (const void *)eight, args);
     return 0;
 }
 
@@ -96,12 +101,19 @@ static int build_folder(char *out, size_t size) {
 int main(int argc, char **argv) {
     char build[2048], path[8192], trace[] = "/tmp/acct-bench-XXXXXX", command[8192];
     const char *given = getenv("LD_LIBRARY_PATH");
-    if (argc > 1 && !strcmp(argv[1], "measure")) return measure();
+    if (argc > 1 && !strcmp(argv[1], "measure")) return measure(argc > 2 ? argv[2] : "");
     if (!build_folder(build, sizeof build) || !mkdtemp(trace)) return 1;
     snprintf(path, sizeof path, "%s%s%s/vgpu", given ? given : "", given ? ":" : "", build);
     setenv("LD_LIBRARY_PATH", path, 1);
-    snprintf(command, sizeof command, "LD_PRELOAD='%s/libacct.so' ACCT_OUTPUT=%s/t.db '%s' measure", build, trace, argv[0]);
-    int status = system(command);
+    int status = 0;
+    for (int times = 0; times < 2; times++) {
+        const char *cupti = times ? "auto" : "off";
+        printf("%s\n", times ? "with device times:" : "without device times:");
+        fflush(stdout);
+        snprintf(command, sizeof command, "LD_PRELOAD='%s/libacct.so' ACCT_CUPTI=%s ACCT_OUTPUT=%s/%s.db '%s' measure '%s'",
+                 build, cupti, trace, cupti, argv[0], times ? ", device times" : "");
+        status |= system(command);
+    }
     snprintf(command, sizeof command, "rm -rf '%s'", trace);
     return system(command) || status ? 1 : 0;
 }
