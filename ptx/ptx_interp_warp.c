@@ -257,30 +257,6 @@ int ptx_warp_meet(struct ptx_machine *m, uint32_t warp) {
 }
 
 /* ---- barriers ---- */
-/* bar.sync a{, b}; bar.arrive a, b; bar.red.op d, a{, b}, p */
-enum ptx_step ptx_x_bar(struct ptx_thread *t, const struct ptx_instr *i) {
-    if (i->sub == PTX_SUB_BAR_WARP) return ptx_x_warp(t, i);
-    bool red = i->sub >= PTX_SUB_BAR_RED_POPC && i->sub <= PTX_SUB_BAR_RED_OR;
-    uint32_t number = i->srcs ? (uint32_t)ptx_get(t, &i->src[0], PTX_B32) : 0;
-    uint32_t wanted = i->srcs - red > 1 ? (uint32_t)ptx_get(t, &i->src[1], PTX_B32) : 0;
-    if (number >= PTX_BARRIERS) return ptx_fail(t, i, PTX_FAULT_TRAP, "barrier %u: there are %d", number, PTX_BARRIERS);
-    struct ptx_barrier *b = &t->m->barrier[number];
-    if (b->busy && b->wanted != wanted)
-        return ptx_fail(t, i, PTX_FAULT_TRAP, "barrier %u for %u threads, and for %u", number, b->wanted, wanted);
-    b->busy = true;
-    b->wanted = wanted;
-    b->lanes[t->linear / PTX_WARP_LANES] |= UINT32_C(1) << t->linear % PTX_WARP_LANES;
-    if (i->sub == PTX_SUB_BAR_ARRIVE) return PTX_STEP_NEXT;
-    if (red) {
-        bool p = ptx_get_pred(t, &i->src[i->srcs - 1]);
-        b->popc += p;
-        b->came++;
-    }
-    t->barrier = number;
-    t->state = PTX_AT_BARRIER;
-    return PTX_STEP_WAIT;
-}
-
 /* Threads that have exited count as arrived; with a number of threads given, those of warps that came. */
 static bool complete(struct ptx_machine *m, struct ptx_barrier *b) {
     uint32_t arrived = 0;
@@ -311,6 +287,30 @@ static void release(struct ptx_machine *m, uint32_t number) {
         go_on(t);
     }
     memset(b, 0, sizeof *b);
+}
+
+/* bar.sync a{, b}; bar.arrive a, b; bar.red.op d, a{, b}, p */
+enum ptx_step ptx_x_bar(struct ptx_thread *t, const struct ptx_instr *i) {
+    if (i->sub == PTX_SUB_BAR_WARP) return ptx_x_warp(t, i);
+    bool red = i->sub >= PTX_SUB_BAR_RED_POPC && i->sub <= PTX_SUB_BAR_RED_OR;
+    uint32_t number = i->srcs ? (uint32_t)ptx_get(t, &i->src[0], PTX_B32) : 0;
+    uint32_t wanted = i->srcs - red > 1 ? (uint32_t)ptx_get(t, &i->src[1], PTX_B32) : 0;
+    if (number >= PTX_BARRIERS) return ptx_fail(t, i, PTX_FAULT_TRAP, "barrier %u: there are %d", number, PTX_BARRIERS);
+    struct ptx_barrier *b = &t->m->barrier[number];
+    if (b->busy && b->wanted != wanted)
+        return ptx_fail(t, i, PTX_FAULT_TRAP, "barrier %u for %u threads, and for %u", number, b->wanted, wanted);
+    b->busy = true;
+    b->wanted = wanted;
+    b->lanes[t->linear / PTX_WARP_LANES] |= UINT32_C(1) << t->linear % PTX_WARP_LANES;
+    if (i->sub == PTX_SUB_BAR_ARRIVE) return PTX_STEP_NEXT;
+    if (red) {
+        bool p = ptx_get_pred(t, &i->src[i->srcs - 1]);
+        b->popc += p;
+        b->came++;
+    }
+    t->barrier = number;
+    t->state = PTX_AT_BARRIER;
+    return PTX_STEP_WAIT;
 }
 
 int ptx_barriers_meet(struct ptx_machine *m) {

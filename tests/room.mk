@@ -16,6 +16,8 @@ $(PROG_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/programs/%.o
 	$(CC) $(LDFLAGS_ALL) $< -o $@ -L$(CUDA_LIB) -l:libcudart.so.13 -l:libcublas.so.13 -Wl,--allow-shlib-undefined -lm -lpthread
 $(PROG_BIN:$(BUILD)/tests/%=$(BUILD)/obj/tests/programs/%.o): ROOM_CFLAGS = -isystem $(CUDA_INC)
 
+include tests/zoo/zoo.mk
+
 # Made by `make check`, and before it by .ci/run.
 .PHONY: test-programs
 test-programs: $$(TEST_PROGRAMS)

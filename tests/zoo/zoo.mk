@@ -1,0 +1,18 @@
+# The kernel zoo: its PTX (as nvcc optimises it, and for debugging), its program, and the tests that read the PTX.
+ZOO_CU := $(wildcard tests/zoo/*.cu)
+ZOO_OBJ := $(call objs,$(filter-out tests/zoo/zoo_interpret.c,$(wildcard tests/zoo/*.c)))
+ZOO_PTX := $(BUILD)/tests/zoo.ptx $(BUILD)/tests/zoo_debug.ptx
+$(BUILD)/tests/zoo.ptx: ZOO_FLAGS =
+$(BUILD)/tests/zoo_debug.ptx: ZOO_FLAGS = -G
+$(ZOO_PTX): $(ZOO_CU)
+	@mkdir -p $(@D)
+	$(SAY) "  NVCC $@"
+	$(Q)$(NVCC) -ptx $(ZOO_FLAGS) -arch=compute_80 tests/zoo/zoo_kernels.cu -o $@
+$(BUILD)/tests/zoo: tests/zoo/zoo_main.cu $(ZOO_CU) $(ZOO_OBJ)
+	@mkdir -p $(@D)
+	$(SAY) "  NVCC $@"
+	$(Q)$(NVCC) -I. -cudart shared -gencode arch=compute_80,code=compute_80 $< $(ZOO_OBJ) -o $@
+TEST_PROGRAMS += $(ZOO_PTX) $(BUILD)/tests/zoo
+
+UNIT_test_ptx_zoo = $(ZOO_OBJ) $(call objs,tests/zoo/zoo_interpret.c) $(PTX_OBJ) | $(ZOO_PTX)
+LIBS_test_ptx_zoo = $(PTX_LIBS)
