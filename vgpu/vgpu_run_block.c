@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 enum { MAX_WARPS = 32, BARRIERS = 16, STACK_BYTES = 512 << 10 };
+enum { STACK_GUARD = 64 << 10 }; /* at its low end: more than a frame of compiled code */
 
 struct barrier {
     uint32_t waiting; /* warps */
@@ -24,8 +24,7 @@ struct vgpu_fibers {
         uint32_t warp;
         bool made;
     } fiber[MAX_WARPS];
-    unsigned char *stacks; /* each with a guard page at its low end */
-    size_t page;
+    unsigned char *stacks;
     void *main_sp;
     struct vgpu_frame *frame;
     vgpu_warp_fn *run;
@@ -104,7 +103,6 @@ static uint32_t barrier_count(struct vgpu_frame *frame, uint32_t warp, uint32_t 
 static struct vgpu_fibers *make_fibers(void) {
     struct vgpu_fibers *f = calloc(1, sizeof *f);
     if (!f) return NULL;
-    f->page = (size_t)sysconf(_SC_PAGESIZE);
     f->stacks = mmap(NULL, (size_t)STACK_BYTES * MAX_WARPS, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (f->stacks == MAP_FAILED) {
@@ -113,7 +111,7 @@ static struct vgpu_fibers *make_fibers(void) {
     }
     madvise(f->stacks, (size_t)STACK_BYTES * MAX_WARPS, MADV_DONTFORK);
     for (uint32_t i = 0; i < MAX_WARPS; i++) {
-        mprotect(f->stacks + (size_t)i * STACK_BYTES, f->page, PROT_NONE);
+        mprotect(f->stacks + (size_t)i * STACK_BYTES, STACK_GUARD, PROT_NONE);
         f->fiber[i] = (struct fiber){.all = f, .warp = i};
     }
     return f;
@@ -127,7 +125,7 @@ void vgpu_fibers_free(struct vgpu_fibers *f) {
 
 bool vgpu_fibers_guard(const struct vgpu_fibers *f, const void *address) {
     size_t at = f ? (size_t)((uintptr_t)address - (uintptr_t)f->stacks) : SIZE_MAX;
-    return at < (size_t)STACK_BYTES * MAX_WARPS && at % STACK_BYTES < f->page;
+    return at < (size_t)STACK_BYTES * MAX_WARPS && at % STACK_BYTES < STACK_GUARD;
 }
 
 static void begin_block(struct vgpu_fibers *f, struct vgpu_frame *frame, vgpu_warp_fn *run) {

@@ -28,8 +28,8 @@ __asm__(".text\n"
         ".size vgpu_fiber_start, .-vgpu_fiber_start\n");
 
 void *vgpu_fiber_make(void *stack, size_t bytes, void (*run)(void *), void *context) {
-    uint64_t *sp = (uint64_t *)(((uintptr_t)stack + bytes) / 16 * 16) - REGISTERS - 1;
-    memset(sp, 0, (REGISTERS + 1) * sizeof *sp);
+    uint64_t *sp = (uint64_t *)(((uintptr_t)stack + bytes) / 16 * 16) - REGISTERS;
+    memset(sp, 0, REGISTERS * sizeof *sp);
     sp[2] = (uint64_t)(uintptr_t)run;     /* r13 */
     sp[3] = (uint64_t)(uintptr_t)context; /* r12 */
     sp[6] = (uint64_t)(uintptr_t)vgpu_fiber_start;
