@@ -94,3 +94,5 @@ $(VGPU_PROGRAM_BIN):
 	@mkdir -p $(@D)
 	$(SAY) "  NVCC $@"
 	$(Q)$(NVCC) -cudart shared -std=c++17 $(VGPU_PTX) $(NVCC_FLAGS) -I. $(filter %.cu,$^) -o $@
+UNIT_ptx_link = $(call objs,$(PTX_SRC))
+LIBS_ptx_link = $(PTX_LIBS)
