@@ -20,6 +20,7 @@ $(BUILD)/libacct.so: $(PRELOAD_OBJ) $(BUILD)/gen/libacct.map
 ALL += $(BUILD)/libacct.so
 
 UNIT_test_ring := $(call objs,trace/ring.c)
+UNIT_test_kernels := $(call objs,preload/kernels.c preload/kernels_file.c)
 
 BENCHES += $(BUILD)/bench/bench_ring $(BUILD)/bench/bench_malloc
 # Without LTTng's packages it is built all the same, and says what is missing.
