@@ -74,6 +74,13 @@ $(foreach t,$(filter-out test_vgpu_arena test_vgpu_half test_vgpu_run,$(VGPU_TES
 $(foreach t,$(filter test_vgpu_cupti%,$(VGPU_TESTS)),$(eval UNIT_$(t) := $(BUILD)/vgpu/libcupti.so.13 $(UNIT_$(t))))
 UNIT_test_vgpu_run = $(VGPU_ENGINE) $(PTX_OBJ)
 LIBS_test_vgpu_run = -lopenblas $(PTX_LIBS)
+UNIT_test_vgpu_cupti_kernel := $(BUILD)/obj/tests/unit/vgpu_cupti_kernels.o $(UNIT_test_vgpu_cupti_kernel)
+LIBS_test_vgpu_cupti_kernel += -lstdc++
+$(BUILD)/obj/tests/unit/test_vgpu_cupti_api.o: ROOM_CFLAGS += -DVENDOR_CUPTI='"$(CUDA_LIB)/libcupti.so.13"'
+$(BUILD)/obj/tests/unit/vgpu_cupti_kernels.o: tests/unit/vgpu_cupti_kernels.cu
+	@mkdir -p $(@D)
+	$(SAY) "  NVCC $@"
+	$(Q)$(NVCC) -cudart shared -gencode arch=compute_80,code=compute_80 -Xcompiler -fPIC -c $< -o $@
 UNIT_test_vgpu_arena := $(call objs,vgpu/vgpu_arena.c vgpu/vgpu_tree.c)
 UNIT_test_vgpu_half := $(call objs,vgpu/vgpu_half.c)
 

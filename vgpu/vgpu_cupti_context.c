@@ -11,7 +11,9 @@ static _Atomic int thread_id_type; /* CUpti_ActivityThreadIdType */
 
 /* In a forked child there is no device. While the process ends, the client can still take what it has. */
 int vgpu_cupti_refuse(void) {
-    return vgpu_refused == cudaErrorInitializationError ? CUPTI_ERROR_NOT_INITIALIZED : CUPTI_SUCCESS;
+    if (vgpu_refused != cudaErrorInitializationError) return CUPTI_SUCCESS;
+    last_error = CUPTI_ERROR_NOT_INITIALIZED;
+    return CUPTI_ERROR_NOT_INITIALIZED;
 }
 
 void vgpu_cupti_note(int error) {

@@ -25,7 +25,10 @@ static struct client {
     pthread_mutex_t lock;
     union record records[CLIENT_RECORDS];
     size_t n, buffers_out, buffers_back, bytes, limit; /* bytes, limit: of the next buffers */
+    size_t first[CLIENT_RECORDS];                      /* of each buffer that came back: its first record */
     bool refuse;                                       /* gives no buffer */
+    bool untouched; /* the end of the last buffer that came back is as it was given */
+    bool flush;     /* flushes when a buffer comes back */
     pthread_t gave_back_on;
 } client = {.lock = PTHREAD_MUTEX_INITIALIZER, .bytes = CLIENT_BUFFER};
 
@@ -48,6 +51,7 @@ static inline size_t record_size(CUpti_ActivityKind kind) {
 static inline void CUPTIAPI client_request(uint8_t **buffer, size_t *size, size_t *limit) {
     pthread_mutex_lock(&client.lock);
     *buffer = client.refuse ? NULL : malloc(client.bytes);
+    if (*buffer) memset(*buffer, 0xaa, client.bytes);
     *size = client.refuse ? 0 : client.bytes;
     *limit = client.limit;
     client.buffers_out += !client.refuse;
@@ -59,12 +63,14 @@ static inline void CUPTIAPI client_complete(CUcontext context, uint32_t stream, 
     CUpti_Activity *r = NULL;
     pthread_mutex_lock(&client.lock);
     client.gave_back_on = pthread_self();
-    client.buffers_back++;
+    client.first[client.buffers_back++] = client.n;
     if (context || stream || valid > size) abort();
+    client.untouched = valid < size && buffer[size - 1] == 0xaa;
     while (cuptiActivityGetNextRecord(buffer, valid, &r) == CUPTI_SUCCESS)
         if (client.n < CLIENT_RECORDS) memcpy(&client.records[client.n++], r, record_size(r->kind));
     free(buffer);
     pthread_mutex_unlock(&client.lock);
+    if (client.flush && cuptiActivityFlushAll(0)) abort();
 }
 
 static inline uint64_t CUPTIAPI client_clock(void) {
@@ -85,6 +91,18 @@ static inline size_t client_count(int kind) {
     return n;
 }
 
+/* Waits until so many records came, without a flush; false: they did not come in 10 s. */
+static inline bool client_waits(size_t records) {
+    for (int i = 0; i < 10000; i++) {
+        pthread_mutex_lock(&client.lock);
+        bool here = client.n >= records;
+        pthread_mutex_unlock(&client.lock);
+        if (here) return true;
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+    return false;
+}
+
 /* The i-th record of a kind; the test fails if there is none. */
 static inline const union record *client_record(int kind, size_t i) {
     for (size_t k = 0; k < client.n; k++)
@@ -98,7 +116,7 @@ static inline int client_reset(void **state) {
     (void)state;
     size_t dropped;
     for (int kind = 1; kind < CUPTI_ACTIVITY_KIND_COUNT; kind++) cuptiActivityDisable((CUpti_ActivityKind)kind);
-    client.refuse = false, client.bytes = CLIENT_BUFFER, client.limit = 0;
+    client.refuse = client.flush = false, client.bytes = CLIENT_BUFFER, client.limit = 0;
     OK(cuptiActivityRegisterCallbacks(client_request, client_complete));
     client_collect();
     cuptiActivityGetNumDroppedRecords(NULL, 0, &dropped);
