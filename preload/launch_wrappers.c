@@ -25,8 +25,8 @@ void **__cudaRegisterFatBinary(void *wrapper) {
     if (!real) return NULL;
     hook_nest(1);
     void **handle = real(wrapper);
-    hook_nest(-1);
     if (handle && wanted()) kernels_note_binary(handle, wrapper);
+    hook_nest(-1);
     return handle;
 }
 
@@ -36,16 +36,15 @@ void __cudaRegisterFunction(void **handle, const char *host, char *device, const
     if (!real) return;
     hook_nest(1);
     real(handle, host, device, name, thread_limit, tid, bid, block, grid, warp_size);
-    hook_nest(-1);
     if (wanted()) kernels_note_function(handle, host, name);
+    hook_nest(-1);
 }
 
 void __cudaUnregisterFatBinary(void **handle) {
     __typeof__(&__cudaUnregisterFatBinary) real = REAL(__cudaUnregisterFatBinary);
-    if (wanted()) kernels_forget_binary(handle); /* before: afterwards its addresses may be others' already */
-    if (!real) return;
     hook_nest(1);
-    real(handle);
+    if (wanted()) kernels_forget_binary(handle); /* before: afterwards its addresses may be others' already */
+    if (real) real(handle);
     hook_nest(-1);
 }
 
@@ -54,8 +53,8 @@ cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *host) {
     if (!real) return cudaErrorSharedObjectSymbolNotFound;
     hook_nest(1);
     cudaError_t r = real(kernel, host);
-    hook_nest(-1);
     if (r == cudaSuccess && wanted()) kernels_note_handle(*kernel, host);
+    hook_nest(-1);
     return r;
 }
 
@@ -64,8 +63,8 @@ cudaError_t cudaGetKernel(cudaKernel_t *kernel, const void *host) {
     if (!real) return cudaErrorSharedObjectSymbolNotFound;
     hook_nest(1);
     cudaError_t r = real(kernel, host);
-    hook_nest(-1);
     if (r == cudaSuccess && wanted()) kernels_note_handle(*kernel, host);
+    hook_nest(-1);
     return r;
 }
 
@@ -74,7 +73,7 @@ cudaError_t cudaLibraryUnload(cudaLibrary_t library) {
     if (!real) return cudaErrorSharedObjectSymbolNotFound;
     hook_nest(1);
     cudaError_t r = real(library);
-    hook_nest(-1);
     if (r == cudaSuccess && wanted()) kernels_forget_handles();
+    hook_nest(-1);
     return r;
 }

@@ -100,6 +100,16 @@ def test_a_library_that_took_the_place_of_another(traced):
     assert got == [('_Z5firstv', 0), ('_Z6secondv', 0), (None, 98)]
 
 
+@pytest.mark.parametrize('bytes, blob', [(10000, '4K'), (6 << 20, '4M')])
+def test_a_text_larger_than_the_blob_ring(traced, bytes, blob):
+    """In pieces, for which the first launch waits a little."""
+    r, out = traced('preload_launch', 'large', bytes, env={'ACCT_BLOB_BYTES': blob})
+    assert r.returncode == 0
+    t = Trace(out)
+    text = b''.join((i * i >> 8 & 255).to_bytes(1, 'little') for i in range(bytes))
+    assert t.rows('SELECT why, payload FROM module LEFT JOIN ptx USING (hash)') == [{'why': None, 'payload': text}]
+
+
 def test_a_forked_child_has_kernels_of_its_own(traced, tmp_path):
     r, out = traced('preload_launch', 'fork', trace='t-%p.db')
     assert r.returncode == 0

@@ -157,6 +157,23 @@ static void every_route(void) {
     printf("error=%d\n", cudaGetLastError());
 }
 
+/* A text of `bytes` that is in no file. */
+static void large(size_t bytes) {
+    struct fat *f = calloc(1, sizeof *f + bytes);
+    struct acct_fatbin_wrapper *w = calloc(1, sizeof *w);
+    f->head = (struct acct_fatbin_header){ACCT_FATBIN_MAGIC, 1, 16, sizeof f->entry[0].head + bytes};
+    f->entry[0].head = (struct acct_fatbin_entry_header){.kind = ACCT_FATBIN_PTX,
+                                                         .version = 0x0101,
+                                                         .header_bytes = sizeof f->entry[0].head,
+                                                         .payload_bytes = bytes,
+                                                         .arch = 80};
+    for (size_t i = 0; i < bytes; i++) f->entry[0].payload[i] = (char)(i * i >> 8);
+    *w = (struct acct_fatbin_wrapper){ACCT_FATBIN_WRAPPER_MAGIC, 1, f, NULL};
+    name_function(__cudaRegisterFatBinary(w), &host[6], "_Z5largev");
+    layout(&host[6], 0, NULL);
+    cudaLaunchKernel(&host[6], (dim3){1, 1, 1}, (dim3){1, 1, 1}, NULL, 0, NULL);
+}
+
 static int failing;
 static void refused(void) {
     failing = add((void *)0x1111, 1, NULL) != cudaSuccess;
@@ -207,6 +224,7 @@ int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "nothing";
     if (!strcmp(what, "every-route")) every_route();
     if (!strcmp(what, "refused")) refused();
+    if (!strcmp(what, "large")) large((size_t)atol(argv[2]));
     if (!strcmp(what, "reload")) reload();
     if (!strcmp(what, "fork")) in_a_child();
     if (!strcmp(what, "threads")) {
