@@ -114,7 +114,19 @@ def test_assertion_is_told_as_by_a_device(way):
 def test_faults_of_the_program_stay_its_own(tmp_path):
     env = {'ACCT_CACHE': str(tmp_path)}
     assert program('launch_cases', 'own-fault', env=env).returncode == 9  # its handler's exit code
+    assert program('launch_cases', 'own-fault-chained', env=env).returncode == 9
     assert program('launch_cases', 'own-fault-plain', env=env).returncode == -11
+
+
+@pytest.mark.parametrize('case', ['exit-amid-kernels', 'exit-amid-endless', 'fork-amid-kernels'])
+def test_ends_of_a_program(case, tmp_path):
+    r = program('launch_cases', case, env={'ACCT_CACHE': str(tmp_path)})
+    assert (r.returncode, r.stderr) == (7, '')
+
+
+def test_library_that_is_closed_takes_its_kernels_along(tmp_path):
+    r = program('launch_cases', 'plugin', env={'ACCT_CACHE': str(tmp_path), 'LAUNCH_PLUGIN': os.path.join(BUILD, 'tests', 'launch_plugin')})
+    assert (r.returncode, r.stderr) == (7, '')
 
 
 @pytest.mark.parametrize('name,text', [('ACCT_VGPU_EXECUTE', 'slowly'), ('ACCT_VGPU_CHECK', 'perhaps')])

@@ -19,9 +19,11 @@
 static const int caught[] = {SIGSEGV, SIGBUS, SIGFPE};
 enum { CAUGHT = sizeof caught / sizeof *caught, SIGNAL_STACK = 64 << 10 };
 
-static struct sigaction before[CAUGHT];
+static struct sigaction before[CAUGHT], original[CAUGHT]; /* under ours now; before our first */
+static bool installed[CAUGHT];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static __thread struct vgpu_worker *running __attribute__((tls_model("initial-exec")));
+static __thread const siginfo_t *passing __attribute__((tls_model("initial-exec")));
 static __thread void *signal_stack;
 
 void vgpu_fail(cudaError_t error, const char *format, ...) {
@@ -41,11 +43,7 @@ _Noreturn void vgpu_escape(struct vgpu_worker *w) {
 
 /* ---- signals ---- */
 
-/* As if we were not there. */
-static void pass_on(int signal, siginfo_t *info, void *context) {
-    const struct sigaction *old = before;
-    for (int i = 0; i < CAUGHT; i++)
-        if (caught[i] == signal) old = &before[i];
+static void call(const struct sigaction *old, int signal, siginfo_t *info, void *context) {
     if (old->sa_flags & SA_SIGINFO) {
         old->sa_sigaction(signal, info, context);
         return;
@@ -58,6 +56,20 @@ static void pass_on(int signal, siginfo_t *info, void *context) {
     struct sigaction dead = {.sa_handler = SIG_DFL};
     sigaction(signal, &dead, NULL);
     if (info->si_code <= 0) raise(signal); /* else the instruction runs again, and ends the process */
+}
+
+/* As if we were not there. A handler that the program put over ours, and we ours over it again, may hand the signal on
+ * to what it found: to us. Then the one before our first is next. */
+static void pass_on(int signal, siginfo_t *info, void *context) {
+    int i = 0;
+    while (i < CAUGHT - 1 && caught[i] != signal) i++;
+    if (passing == info) {
+        call(&original[i], signal, info, context);
+        return;
+    }
+    passing = info;
+    call(&before[i], signal, info, context);
+    passing = NULL;
 }
 
 static void handler(int signal, siginfo_t *info, void *context) {
@@ -81,6 +93,8 @@ static void install(void) {
         if (sigaction(caught[i], NULL, &now)) continue;
         if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == handler) continue;
         before[i] = now;
+        if (!installed[i]) original[i] = now;
+        installed[i] = true;
         sigaction(caught[i], &ours, NULL);
     }
     pthread_mutex_unlock(&lock);

@@ -180,7 +180,12 @@ static cudaError_t give_memory(const struct vgpu_unit *u) {
     return cudaSuccess;
 }
 
-/* An address of a function is not one of memory: what calls it is told so when it does. */
+/* What an initialiser refers to. A function's address is its number in the module, plus one, as in the interpreter. */
+static uint64_t address_of(const struct vgpu_unit *u, const struct ptx_reloc *r) {
+    if (r->func >= 0) return (uint64_t)r->func + 1;
+    return r->var >= 0 && u->symbols[r->var] ? (uint64_t)(uintptr_t)u->symbols[r->var] + (uint64_t)r->offset : 0;
+}
+
 static void initialise(const struct vgpu_unit *u) {
     for (int32_t i = 0; i < u->module->var_count; i++) {
         const struct ptx_var *v = &u->module->vars[i];
@@ -188,8 +193,7 @@ static void initialise(const struct vgpu_unit *u) {
         if (v->init) memcpy(u->symbols[i], v->init, v->bytes);
         for (uint32_t k = 0; k < v->reloc_count; k++) {
             const struct ptx_reloc *r = &v->relocs[k];
-            uint64_t address =
-                r->var >= 0 && u->symbols[r->var] ? (uint64_t)(uintptr_t)u->symbols[r->var] + (uint64_t)r->offset : 0;
+            uint64_t address = address_of(u, r);
             memcpy((char *)u->symbols[i] + r->at, &address, sizeof address);
         }
     }

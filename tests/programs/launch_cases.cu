@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <csignal>
+#include <dlfcn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include "tests/programs/program_check.h"
 
@@ -514,12 +516,82 @@ static int own_fault() {
     *(volatile int *)8 = 1;
     return 1;
 }
+// One that hands on what it does not know, to the handler that it found.
+static struct sigaction found;
+static int handed_on;
+static void chaining(int sig, siginfo_t *info, void *context) {
+    if (++handed_on > 3) _exit(5);
+    if (found.sa_flags & SA_SIGINFO) found.sa_sigaction(sig, info, context);
+    _exit(handed_on == 1 ? 9 : 6);
+}
+static int own_fault_chained() {
+    int *x = device_ints(8);
+    fill<<<1, 8>>>(x, 8, 0);
+    CHECK(cudaDeviceSynchronize());
+    struct sigaction mine = {};
+    mine.sa_sigaction = chaining;
+    mine.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, &mine, &found);
+    fill<<<1, 8>>>(x, 8, 0); // goes over it again
+    CHECK(cudaDeviceSynchronize());
+    *(volatile int *)8 = 1;
+    return 1;
+}
 static int own_fault_plain() {
     int *x = device_ints(8);
     fill<<<1, 8>>>(x, 8, 0);
     CHECK(cudaDeviceSynchronize());
     *(volatile int *)8 = 1;
     return 1;
+}
+
+__global__ void endless(volatile int *x) {
+    while (!x[threadIdx.x]) {
+    }
+}
+
+// The program ends while kernels run and wait: they are abandoned.
+static int exit_amid_kernels() {
+    const int n = 1 << 20;
+    int *x = device_ints(n);
+    for (int i = 0; i < 100; i++) apply<<<n / 256, 256>>>(Shape{x, x, 1, 1}, n);
+    return 7;
+}
+static int exit_amid_endless() {
+    endless<<<1, 32>>>(device_ints(32));
+    usleep(20000);
+    return 7;
+}
+static int fork_amid_kernels() {
+    const int n = 1 << 14;
+    int *x = device_ints(n), status;
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < 20; i++) apply<<<n / 256, 256>>>(Shape{x, x, 1, 1}, n);
+        pid_t pid = fork();
+        if (!pid) {
+            fill<<<1, 1>>>(x, 1, 1);
+            exit(cudaGetLastError() == cudaErrorInitializationError ? 0 : 1);
+        }
+        EXPECT(waitpid(pid, &status, 0) == pid && !status);
+    }
+    CHECK(cudaDeviceSynchronize());
+    int host;
+    CHECK(cudaMemcpy(&host, x, 4, cudaMemcpyDeviceToHost));
+    EXPECT(host == 100);
+    return 7;
+}
+
+// Device code that comes and goes with a library; the next copy of it may lie at the same addresses.
+static int plugin() {
+    for (int i = 0; i < 20; i++) {
+        void *library = dlopen(getenv("LAUNCH_PLUGIN"), RTLD_NOW | RTLD_LOCAL);
+        EXPECT(library);
+        int (*run)(int) = (int (*)(int))dlsym(library, "launch_plugin");
+        EXPECT(run && run(i) == 40 + i);
+        EXPECT(!dlclose(library));
+    }
+    CHECK(cudaDeviceSynchronize());
+    return 7;
 }
 
 // The blocks' results do not depend on how many threads run them.
@@ -559,7 +631,12 @@ static const struct {
              {"trap", trap},
              {"deadlock", deadlock},
              {"own-fault", own_fault},
+             {"own-fault-chained", own_fault_chained},
              {"own-fault-plain", own_fault_plain},
+             {"exit-amid-kernels", exit_amid_kernels},
+             {"exit-amid-endless", exit_amid_endless},
+             {"fork-amid-kernels", fork_amid_kernels},
+             {"plugin", plugin},
              {"spread", spread}};
 
 int main(int argc, char **argv) {
