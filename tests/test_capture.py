@@ -264,3 +264,21 @@ def test_external_ids_differ_between_threads(nvcc_program):
     t, _ = nvcc_program('capture_kernels', 'threads', 4, 500)
     assert t.one('SELECT count(DISTINCT external) FROM launch') == t.one('SELECT count(*) FROM launch') == 2000 - t.lost()
     assert t.one('SELECT count(DISTINCT external >> 40) FROM launch') == 4
+
+
+def test_the_gpt_call_by_call(tmp_path):
+    """As many calls as train counts itself (the last one releases a buffer); every one that works on the device has its device time."""
+    truth = tmp_path / 'truth.json'
+    r = run(os.path.join(BUILD, 'train'), '--model', 'gpt', '--steps', 2, '--layers', 1, '--dim', 32, '--heads', 2, '--seq', 16, '--batch', 2, '--truth',
+            truth, env={'LD_LIBRARY_PATH': VGPU, 'LD_PRELOAD': LIB, 'ACCT_OUTPUT': str(tmp_path / 't.db'), 'ACCT_EXIT_TIMEOUT': '60000'})
+    assert r.returncode == 0, r.stdout + r.stderr
+    t, told = Trace(tmp_path / 't.db'), json.loads(truth.read_text())
+    kinds = "('alloc', 'free', 'copy', 'memset', 'launch', 'gemm', 'blas')"
+    assert t.one(f'SELECT count(*) FROM op WHERE kind IN {kinds}') == max(b['to_call'] for b in told['buffers'])
+    assert t.lost() == 0 and t.meta['cupti'] is None
+    tied = '''SELECT o.id, count(a.id) AS n FROM op o JOIN (SELECT op, external FROM launch UNION ALL SELECT op, external FROM copy UNION ALL
+              SELECT op, external FROM memset UNION ALL SELECT op, external FROM gemm) e ON e.op = o.id
+              LEFT JOIN correlation c USING (external) LEFT JOIN activity a ON a.correlation = c.id GROUP BY o.id'''
+    assert t.one(f'SELECT count(*) FROM ({tied})') > 100 and t.one(f'SELECT count(*) FROM ({tied}) WHERE n <> 1') == 0
+    assert t.one('SELECT count(*) FROM launch WHERE args IS NULL OR kernel = 0') == 0
+    assert t.one('SELECT count(*) FROM kernel WHERE params IS NULL OR module IS NULL') == 0
