@@ -2,10 +2,11 @@
 #include "vgpu/vgpu_crt.h"
 #include "vgpu/vgpu_run.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Limits of compute capability 9.0, as cudaGetDeviceProperties tells them. */
-enum { MAX_THREADS = 1024, MAX_Z = 64, MAX_GRID_YZ = 65535, MAX_GRID_X = 2147483647, MAX_PARAM_BYTES = 32764 };
+enum { MAX_THREADS = 1024, MAX_Z = 64, MAX_GRID_YZ = 65535, MAX_GRID_X = 2147483647, MAX_PARAM_BYTES = 32764, SMALL_LAUNCH = 1024 };
 enum { SHARED_BYTES = 48 << 10, SHARED_BYTES_OPTIN = 227 << 10 };
 
 struct request {
@@ -72,22 +73,24 @@ static struct vgpu_activity activity_of(const struct vgpu_kernel *k, const struc
 }
 
 static cudaError_t submit(struct vgpu_kernel *k, const struct request *r) {
-    _Alignas(16) unsigned char bytes[sizeof(struct vgpu_launch) + MAX_PARAM_BYTES + 16];
-    struct vgpu_launch *l = (struct vgpu_launch *)bytes;
+    _Alignas(16) unsigned char small[SMALL_LAUNCH]; /* the caller's stack may be small too */
+    size_t bytes = (sizeof(struct vgpu_launch) + k->f->param_bytes + 15) / 16 * 16;
+    void *large = bytes > sizeof small ? aligned_alloc(16, bytes) : NULL;
+    if (bytes > sizeof small && !large) return cudaErrorMemoryAllocation;
+    struct vgpu_launch *l = large ? large : (void *)small;
+    memset(l, 0, bytes);
     *l = (struct vgpu_launch){.kernel = k,
                               .symbols = vgpu_kernel_symbols(k),
                               .grid = {r->grid.x, r->grid.y, r->grid.z},
                               .block = {r->block.x, r->block.y, r->block.z},
                               .dynamic_shared = (uint32_t)r->shared};
-    memset(l->params, 0, k->f->param_bytes);
     pack(k->f, r->args, l->params);
     l->way = vgpu_launch_way(l);
     vgpu_print_flush();
-    return vgpu_submit(
-        r->stream,
-        &(struct vgpu_work){
-            .run = vgpu_execute, .args = l, .bytes = sizeof *l + k->f->param_bytes, .activity = activity_of(k, r)},
-        NULL);
+    struct vgpu_work work = {.run = vgpu_execute, .args = l, .bytes = bytes, .activity = activity_of(k, r)};
+    cudaError_t e = vgpu_submit(r->stream, &work, NULL);
+    free(large);
+    return e;
 }
 
 static cudaError_t launch(const struct request *r) {
