@@ -137,7 +137,7 @@ static double source(struct ptx_thread *t, const struct ptx_instr *i, int k) {
 
 /* Pairs. Of two sources the first is the upper half. */
 static uint64_t half_of(const struct ptx_instr *i, double d) {
-    if (i->modifiers & PTX_M_RELU && d < 0) d = 0;
+    if (i->modifiers & PTX_M_RELU && !isnan(d) && signbit(d)) d = 0;
     if (i->type == PTX_E4M3X2) return to_e4m3(d);
     if (i->type == PTX_E5M2X2) return to_e5m2(d);
     return to_float(i, ptx_half_type(i->type), d);

@@ -16,3 +16,11 @@ TEST_PROGRAMS += $(ZOO_PTX) $(BUILD)/tests/zoo
 
 UNIT_test_ptx_zoo = $(ZOO_OBJ) $(call objs,tests/zoo/zoo_interpret.c) $(PTX_OBJ) | $(ZOO_PTX)
 LIBS_test_ptx_zoo = $(PTX_LIBS)
+
+# Single instructions: a program that runs the entries of a PTX file.
+PTX_RUN := $(call objs,$(filter-out ptx/ptx_access% ptx/ptx_symbolic%,$(wildcard ptx/*.c)))
+$(BUILD)/tests/ptx_exec: $(call objs,tests/support/ptx_exec.c) $(PTX_RUN)
+	@mkdir -p $(@D)
+	$(SAY) "  LINK $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(PTX_LIBS)
+TEST_PROGRAMS += $(BUILD)/tests/ptx_exec
