@@ -166,12 +166,6 @@ static int choose_ptx(const void *fat, uint32_t architecture, struct acct_fatbin
     return found;
 }
 
-static uint64_t fnv1a(const unsigned char *p, uint64_t bytes) {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (uint64_t i = 0; i < bytes; i++) h = (h ^ p[i]) * 0x100000001b3u;
-    return h;
-}
-
 /* Waits a little for room, since this comes once a module only. 0: there is none. */
 static int wait_for_room(struct ring_writer *w, size_t record, size_t text, unsigned *ms_left) {
     const struct timespec ms = {0, 1000000};
@@ -217,7 +211,7 @@ static int tell_module(struct ring_writer *w, uint32_t number, const void *fat, 
     m->arch = e.arch;
     m->isa = 10 * e.isa_major + e.isa_minor;
     m->flags = e.flags;
-    m->hash = has_text ? fnv1a(e.payload, e.payload_bytes) : 0;
+    m->hash = has_text ? acct_fatbin_hash(e.payload, e.payload_bytes) : 0;
     m->payload_bytes = has_text ? (int64_t)e.payload_bytes : 0;
     m->uncompressed_bytes = (int64_t)e.uncompressed_bytes;
     m->path = ring_text(w, in_file ? s->path : NULL, in_file ? strlen(s->path) : 0);

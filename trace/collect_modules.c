@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "acct/fatbin.h"
 
 #define MOST_TEXT_BYTES (256u << 20) /* of one text; PTX of the largest libraries has a tenth of it */
 #define MOST_OPEN_BYTES (256u << 20) /* of all texts that are being put together */
@@ -41,12 +42,6 @@ void modules_delete(struct modules *m) {
 #define AS(rec, n) ((const struct acct_ev_##n *)(const void *)(rec)->u.bytes)
 
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
-
-static uint64_t fnv1a(const unsigned char *p, size_t bytes) {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < bytes; i++) h = (h ^ p[i]) * 0x100000001b3u;
-    return h;
-}
 
 /* Each text once, whoever has it. */
 static int insert_text(struct rows *r, uint64_t hash, uint64_t flags, int64_t uncompressed, const void *text,
@@ -119,7 +114,7 @@ static const char *text_from_file(struct rows *r, const struct acct_ev_module *m
     unsigned char *text = malloc(bytes);
     if (!text) return "no memory for its text";
     const char *why = read_file(r, name, m->file_offset, text, bytes);
-    if (!why && fnv1a(text, bytes) != m->hash) why = "its file has been replaced";
+    if (!why && acct_fatbin_hash(text, bytes) != m->hash) why = "its file has been replaced";
     if (!why) insert_text(r, m->hash, m->flags, m->uncompressed_bytes, text, bytes);
     free(text);
     return why;
@@ -164,7 +159,7 @@ static int make_room(struct modules *all, struct open_text *o, size_t bytes) {
 }
 
 static void finish_text(struct rows *r, struct open_text *o) {
-    if (fnv1a(o->text, o->bytes) != o->hash)
+    if (acct_fatbin_hash(o->text, o->bytes) != o->hash)
         set_text(r, o->module, NULL, "its text did not arrive as it was told");
     else if (insert_text(r, o->hash, o->flags, o->uncompressed_bytes, o->text, o->bytes) == 0)
         set_text(r, o->module, &o->hash, NULL);
