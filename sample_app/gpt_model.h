@@ -3,8 +3,10 @@
  *
  * B sequences in a batch, T positions in each (N = B·T), C channels, L layers, H heads of Q = C / H channels (R = B·H·T
  * rows of scores), V tokens (bytes).
- * Everything is row-major, and a weight is stored (outputs, inputs). The two lists below are the model's memory:
- * X(name, tensors, rows, columns, initial values), in the order of the allocations and of --dump-gradients. */
+ *
+ * Everything is row-major, and a weight is stored (outputs, inputs). The lists below are the model's memory, with every
+ * shape: X(name, number of tensors, rows, columns, initial values), in the order of the allocations and of
+ * --dump-gradients. */
 #ifndef TRAIN_GPT_MODEL_H
 #define TRAIN_GPT_MODEL_H
 
