@@ -17,14 +17,14 @@ def exports(path):
     return dict(re.findall(r'^[0-9a-f]+ [TWi] (\S+?)@@?(\S+)$', out, re.M))
 
 
-@pytest.mark.parametrize('library', ['cudart', 'cublas'])
+@pytest.mark.parametrize('library', ['cudart', 'cublas', 'cupti'])
 def test_exports_everything_that_the_vendor_does(library):
     name = f'lib{library}.so.13'
     real = os.path.join(DEPS['CUDA_LIB'], name)
     if not os.path.exists(real):
         pytest.skip(f'no {real} to compare with')
     ours, theirs = exports(os.path.join(VGPU, name)), exports(real)
-    assert len(theirs) > 400
+    assert len(theirs) > (150 if library == 'cupti' else 400)
     assert set(theirs) - set(ours) == set()
     assert set(ours) - set(theirs) <= {'acctVgpuDevice'}
     assert set(ours.values()) == set(theirs.values()) == {name}
@@ -42,7 +42,7 @@ def test_headers_declare_nothing_that_is_not_exported(library):
     assert declared - set(exports(os.path.join(VGPU, f'lib{library}.so.13'))) == set()
 
 
-@pytest.mark.parametrize('library', ['libcudart.so.13', 'libcublas.so.13'])
+@pytest.mark.parametrize('library', ['libcudart.so.13', 'libcublas.so.13', 'libcupti.so.13'])
 def test_stand_ins_need_libc_only(library):
     out = subprocess.run(['readelf', '-d', os.path.join(VGPU, library)], check=True, stdout=subprocess.PIPE, text=True).stdout
     assert set(re.findall(r'NEEDED.*\[(.*)\]', out)) <= {'libc.so.6', 'ld-linux-x86-64.so.2', 'ld-linux-aarch64.so.1'}
@@ -65,6 +65,21 @@ def test_functions_not_implemented_say_so_once():
     assert r.returncode == 7
     assert r.stderr.splitlines() == ['acct virtual GPU: cudaGraphCreate is not implemented',
                                      'acct virtual GPU: cublasCaxpy_v2 is not implemented']
+
+
+def test_cupti_functions_and_records_not_implemented_say_so_once():
+    r = program('vgpu_cupti_ends', 'missing')
+    assert r.returncode == 7
+    assert r.stderr.splitlines() == ['acct virtual GPU: InitializeInjectionNvtx2 is not implemented',
+                                     'acct virtual GPU: cuptiGetGraphNodeId is not implemented',
+                                     'acct virtual GPU: CUPTI activity records of kind 49 are not implemented']
+
+
+@pytest.mark.parametrize('case,out', [('unflushed', ''), ('flush-in-atexit', '100 records\n'), ('flush-in-destructor', '100 records\n'),
+                                      ('exit-amid-records', ''), ('exit-with-stuck-client', '')])
+def test_ends_of_a_program_with_cupti(case, out):
+    r = program('vgpu_cupti_ends', case)
+    assert (r.returncode, r.stdout, r.stderr) == (7, out, '')
 
 
 @pytest.mark.parametrize('case', ['exit-with-queue', 'exit-with-stuck-stream', 'exit-while-waiting', 'calls-in-atexit',

@@ -156,10 +156,10 @@ static void flush_from_a_buffers_return(void **state) {
     check_order(100);
 }
 
-static void *busy(void *stream) {
+static void *busy(void *mine) {
     for (int i = 0; i < 500; i++)
-        if (cudaMemsetAsync(*(void **)stream, i & 0xff, 64, cudaStreamPerThread)) return stream;
-    return cudaStreamSynchronize(cudaStreamPerThread) ? stream : NULL;
+        if (cudaMemsetAsync(mine, i & 0xff, 64, cudaStreamPerThread)) return mine;
+    return cudaStreamSynchronize(cudaStreamPerThread) ? mine : NULL;
 }
 
 /* Threads with streams of their own, small buffers, flushes in between: every record comes exactly once. */
@@ -167,11 +167,12 @@ static void many_threads(void **state) {
     (void)state;
     enum { THREADS = 4, CALLS = 500 };
     pthread_t t[THREADS];
-    void *d = device_new(64), *failed;
+    char *d = device_new(THREADS * 64);
+    void *failed;
     bool *seen = test_calloc(1 << 20, 1);
     client.bytes = 7 * RECORD;
     OK(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_MEMSET));
-    for (int i = 0; i < THREADS; i++) pthread_create(&t[i], NULL, busy, &d);
+    for (int i = 0; i < THREADS; i++) pthread_create(&t[i], NULL, busy, d + 64 * i);
     for (int i = 0; i < 20; i++) OK(cuptiActivityFlushAll(0));
     for (int i = 0; i < THREADS; i++) {
         pthread_join(t[i], &failed);

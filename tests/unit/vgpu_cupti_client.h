@@ -69,8 +69,9 @@ static inline void CUPTIAPI client_complete(CUcontext context, uint32_t stream, 
     while (cuptiActivityGetNextRecord(buffer, valid, &r) == CUPTI_SUCCESS)
         if (client.n < CLIENT_RECORDS) memcpy(&client.records[client.n++], r, record_size(r->kind));
     free(buffer);
+    bool flush = client.flush;
     pthread_mutex_unlock(&client.lock);
-    if (client.flush && cuptiActivityFlushAll(0)) abort();
+    if (flush && cuptiActivityFlushAll(0)) abort();
 }
 
 static inline uint64_t CUPTIAPI client_clock(void) {
@@ -116,7 +117,9 @@ static inline int client_reset(void **state) {
     (void)state;
     size_t dropped;
     for (int kind = 1; kind < CUPTI_ACTIVITY_KIND_COUNT; kind++) cuptiActivityDisable((CUpti_ActivityKind)kind);
+    pthread_mutex_lock(&client.lock);
     client.refuse = client.flush = false, client.bytes = CLIENT_BUFFER, client.limit = 0;
+    pthread_mutex_unlock(&client.lock);
     OK(cuptiActivityRegisterCallbacks(client_request, client_complete));
     client_collect();
     cuptiActivityGetNumDroppedRecords(NULL, 0, &dropped);
