@@ -44,11 +44,13 @@ $(BUILD)/bench/bench_launch: bench/bench_launch.cu
 
 # Programs of the tests as nvcc makes them: by each of its ways to pack PTX, linked device code, and a plug-in.
 CAPTURE_NVCC = $(NVCC) -cudart shared -gencode arch=compute_80,code=compute_80 -gencode arch=compute_90,code=sm_90
-CAPTURE_PROGRAMS := $(addprefix $(BUILD)/tests/,capture_kernels capture_plain capture_lz4 capture_linked capture_no_ptx capture_plugin.so)
+CAPTURE_PROGRAMS := $(addprefix $(BUILD)/tests/,capture_kernels capture_plain capture_lz4 capture_linked capture_needed capture_no_ptx capture_plugin.so)
 TEST_PROGRAMS += $(CAPTURE_PROGRAMS)
 $(BUILD)/tests/capture_plain: CAPTURE_HOW = --no-compress
 $(BUILD)/tests/capture_lz4: CAPTURE_HOW = --compress-mode=speed
 $(BUILD)/tests/capture_linked: CAPTURE_HOW = -rdc=true -Xlinker --export-dynamic tests/programs/capture_plugin.cu
+$(BUILD)/tests/capture_needed: CAPTURE_HOW = -Xlinker --no-as-needed,-rpath,'$$ORIGIN',$(BUILD)/tests/capture_plugin.so
+$(BUILD)/tests/capture_needed: $(BUILD)/tests/capture_plugin.so
 $(BUILD)/tests/capture_no_ptx: CAPTURE_NVCC = $(NVCC) -cudart shared -gencode arch=compute_90,code=sm_90
 $(filter-out %.so,$(CAPTURE_PROGRAMS)): tests/programs/capture_kernels.cu tests/programs/capture_plugin.cu preload/room.mk
 	@mkdir -p $(@D)
@@ -57,4 +59,4 @@ $(filter-out %.so,$(CAPTURE_PROGRAMS)): tests/programs/capture_kernels.cu tests/
 $(BUILD)/tests/capture_plugin.so: tests/programs/capture_plugin.cu preload/room.mk
 	@mkdir -p $(@D)
 	$(SAY) "  NVCC $@"
-	$(Q)$(CAPTURE_NVCC) -shared -Xcompiler -fPIC $< -o $@
+	$(Q)$(CAPTURE_NVCC) -shared -Xcompiler -fPIC -Xlinker -soname,$(@F) $< -o $@

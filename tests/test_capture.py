@@ -196,6 +196,24 @@ def test_kernels_by_nvcc(nvcc_program, tmp_path, program):
     assert t.lost() == 0 and t.meta['state'] == 'complete'
 
 
+def test_a_library_that_registers_before_ours_is_loaded(nvcc_program):
+    """Constructors of libraries that the program needs run before those of a preloaded one."""
+    t, _ = nvcc_program('capture_needed', 'values')
+    plugin = os.path.realpath(os.path.join(BUILD, 'tests', 'capture_plugin.so'))
+    assert t.rows("""SELECT k.name, k.modules, m.path, m.why, l.args IS NULL AS unknown FROM launch l JOIN kernel k ON k.id = l.kernel
+                     LEFT JOIN module m ON m.id = k.module WHERE k.name LIKE '%plugin%'""") == [
+        {'name': '_Z13of_the_pluginPii', 'modules': 1, 'path': plugin, 'why': None, 'unknown': 0}]
+    assert t.one('SELECT count(*) FROM launch') == 6 and t.one('SELECT count(*) FROM ptx') == 2
+
+
+@pytest.mark.parametrize('args', [('values',), ('loop', 1000), ('threads', 4, 200)])
+def test_the_program_with_kernels_is_the_same_with_and_without(tmp_path, args):
+    program, env = os.path.join(BUILD, 'tests', 'capture_kernels'), {'LD_LIBRARY_PATH': VGPU}
+    runs = [run(program, *args, cwd=tmp_path, env={**env, **more}) for more in ({}, {'LD_PRELOAD': LIB}, {'LD_PRELOAD': LIB, 'ACCT': 'off'})]
+    assert [(r.returncode, r.stderr, len(r.stdout.splitlines())) for r in runs] == [(0, '', 2 if args[0] == 'values' else 0)] * 3
+    assert len(list(tmp_path.glob('*.db'))) == 1
+
+
 def test_machine_code_only(tmp_path):
     r = run(os.path.join(BUILD, 'tests', 'capture_no_ptx'), 'values',
             env={'LD_LIBRARY_PATH': VGPU, 'LD_PRELOAD': LIB, 'ACCT_OUTPUT': str(tmp_path / 't.db')})
