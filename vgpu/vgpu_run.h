@@ -106,6 +106,7 @@ unsigned char *vgpu_buffer_get(struct vgpu_buffer *buffer, size_t bytes);
 /* ---- blocks in warp mode (vgpu_run_block.c, vgpu_run_fiber.c) ---- */
 /* All warps of the block that worker->frame describes. 0, or -1: a barrier that not all warps reach; or no memory. */
 int vgpu_block_warps(struct vgpu_worker *worker, vgpu_warp_fn *warp);
+void vgpu_fibers_leave(struct vgpu_fibers *fibers); /* before an escape */
 void vgpu_fibers_drop(struct vgpu_fibers *fibers); /* after an escape */
 void vgpu_fibers_free(struct vgpu_fibers *fibers);
 bool vgpu_fibers_guard(const struct vgpu_fibers *fibers, const void *address); /* in a guard page of their stacks */

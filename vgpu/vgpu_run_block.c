@@ -7,6 +7,23 @@
 #include <string.h>
 #include <sys/mman.h>
 
+/* Sanitizers want to be told of stacks that change. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#if __has_feature(thread_sanitizer)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
 enum { MAX_WARPS = 32, BARRIERS = 16, STACK_BYTES = 512 << 10 };
 enum { STACK_GUARD = 64 << 10 }; /* at its low end: more than a frame of compiled code */
 
@@ -23,29 +40,56 @@ struct vgpu_fibers {
         void *sp;
         uint32_t warp;
         bool made;
-    } fiber[MAX_WARPS];
+        void *told;             /* the sanitizer's */
+    } fiber[MAX_WARPS], thread; /* thread: what the host thread itself was doing */
     unsigned char *stacks;
-    void *main_sp;
+    const void *thread_stack; /* the host thread's, where a sanitizer wants it */
+    size_t thread_stack_bytes;
+    bool from_thread;
     struct vgpu_frame *frame;
     vgpu_warp_fn *run;
     uint32_t live, runnable; /* warps */
-    uint32_t current;
     struct barrier barrier[BARRIERS];
     uint32_t counted[MAX_WARPS]; /* what bar.red gave each warp */
 };
 
+static void tell_switch(struct vgpu_fibers *f, struct fiber *to, void **fake) {
+#if defined(__SANITIZE_ADDRESS__)
+    bool thread = to == &f->thread;
+    const unsigned char *stack = f->stacks + (size_t)to->warp * STACK_BYTES + STACK_GUARD;
+    __sanitizer_start_switch_fiber(fake, thread ? f->thread_stack : stack,
+                                   thread ? f->thread_stack_bytes : STACK_BYTES - STACK_GUARD);
+#endif
+#if defined(__SANITIZE_THREAD__)
+    __tsan_switch_to_fiber(to->told, 0);
+#endif
+    (void)f, (void)to, (void)fake;
+}
+
+static void tell_arrival(struct vgpu_fibers *f, void *fake) {
+#if defined(__SANITIZE_ADDRESS__)
+    const void *stack;
+    size_t bytes;
+    __sanitizer_finish_switch_fiber(fake, &stack, &bytes);
+    if (f->from_thread) f->thread_stack = stack, f->thread_stack_bytes = bytes;
+    f->from_thread = false;
+#endif
+    (void)f, (void)fake;
+}
+
+static void change(struct vgpu_fibers *f, struct fiber *from, struct fiber *to) {
+    void *fake = NULL;
+    tell_switch(f, to, &fake);
+    vgpu_fiber_switch(&from->sp, to->sp);
+    tell_arrival(f, fake);
+}
+
 /* Goes on with the next warp that can run, round robin; with the thread itself if there is none. */
-static void go_on(struct vgpu_fibers *f, void **save) {
-    uint32_t after = f->current + 1 < MAX_WARPS ? f->runnable & ~0u << (f->current + 1) : 0;
+static void go_on(struct vgpu_fibers *f, struct fiber *own) {
+    uint32_t after = own->warp + 1 < MAX_WARPS ? f->runnable & ~0u << (own->warp + 1) : 0;
     uint32_t pick = after ? after : f->runnable;
-    if (!pick) {
-        vgpu_fiber_switch(save, f->main_sp);
-        return;
-    }
-    uint32_t next = (uint32_t)__builtin_ctz(pick);
-    if (save == &f->fiber[next].sp) return;
-    f->current = next;
-    vgpu_fiber_switch(save, f->fiber[next].sp);
+    struct fiber *next = pick ? &f->fiber[__builtin_ctz(pick)] : &f->thread;
+    if (next != own) change(f, own, next);
 }
 
 static bool complete(const struct vgpu_fibers *f, const struct barrier *b) {
@@ -68,10 +112,11 @@ static void end_warp(struct vgpu_fibers *f, uint32_t warp) {
 
 static void fiber_main(void *context) {
     struct fiber *own = context;
+    tell_arrival(own->all, NULL);
     for (;;) {
         own->all->run(own->all->frame, own->warp);
         end_warp(own->all, own->warp);
-        go_on(own->all, &own->sp);
+        go_on(own->all, own);
     }
 }
 
@@ -86,7 +131,7 @@ static uint32_t wait_at(struct vgpu_frame *frame, uint32_t warp, uint32_t id, ui
     b->count += count;
     f->runnable &= ~bit;
     if (complete(f, b)) release(f, b);
-    if (!(f->runnable & bit)) go_on(f, &f->fiber[warp].sp);
+    if (!(f->runnable & bit)) go_on(f, &f->fiber[warp]);
     return f->counted[warp];
 }
 
@@ -113,12 +158,18 @@ static struct vgpu_fibers *make_fibers(void) {
     for (uint32_t i = 0; i < MAX_WARPS; i++) {
         mprotect(f->stacks + (size_t)i * STACK_BYTES, STACK_GUARD, PROT_NONE);
         f->fiber[i] = (struct fiber){.all = f, .warp = i};
+#if defined(__SANITIZE_THREAD__)
+        f->fiber[i].told = __tsan_create_fiber(0);
+#endif
     }
     return f;
 }
 
 void vgpu_fibers_free(struct vgpu_fibers *f) {
     if (!f) return;
+#if defined(__SANITIZE_THREAD__)
+    for (uint32_t i = 0; i < MAX_WARPS; i++) __tsan_destroy_fiber(f->fiber[i].told);
+#endif
     munmap(f->stacks, (size_t)STACK_BYTES * MAX_WARPS);
     free(f);
 }
@@ -129,9 +180,11 @@ bool vgpu_fibers_guard(const struct vgpu_fibers *f, const void *address) {
 }
 
 static void begin_block(struct vgpu_fibers *f, struct vgpu_frame *frame, vgpu_warp_fn *run) {
+#if defined(__SANITIZE_THREAD__)
+    f->thread.told = __tsan_get_current_fiber();
+#endif
     f->frame = frame;
     f->run = run;
-    f->current = 0;
     f->live = f->runnable = frame->warps >= MAX_WARPS ? ~0u : (1u << frame->warps) - 1;
     for (uint32_t i = 0; i < frame->warps && i < MAX_WARPS; i++) {
         if (f->fiber[i].made) continue;
@@ -140,9 +193,30 @@ static void begin_block(struct vgpu_fibers *f, struct vgpu_frame *frame, vgpu_wa
     }
 }
 
+/* Before a jump to the host thread's own stack, and after it: each sanitizer wants its own moment. */
+void vgpu_fibers_leave(struct vgpu_fibers *f) {
+#if defined(__SANITIZE_THREAD__)
+    if (f && f->live) __tsan_switch_to_fiber(f->thread.told, 0);
+#endif
+    (void)f;
+}
+
+static void tell_left(const struct vgpu_fibers *f) {
+#if defined(__SANITIZE_ADDRESS__)
+    const void *stack;
+    size_t bytes;
+    __sanitizer_start_switch_fiber(NULL, f->thread_stack, f->thread_stack_bytes);
+    __sanitizer_finish_switch_fiber(NULL, &stack, &bytes);
+    __asan_unpoison_memory_region(f->stacks, (size_t)STACK_BYTES * MAX_WARPS);
+#endif
+    (void)f;
+}
+
 /* Fibers that were left in the middle of a block begin anew. */
 void vgpu_fibers_drop(struct vgpu_fibers *f) {
     if (!f) return;
+    if (f->live) tell_left(f);
+    f->live = 0;
     for (int i = 0; i < MAX_WARPS; i++) f->fiber[i].made = false;
     memset(f->barrier, 0, sizeof f->barrier);
 }
@@ -155,11 +229,13 @@ int vgpu_block_warps(struct vgpu_worker *w, vgpu_warp_fn *warp) {
         return -1;
     }
     begin_block(f, &w->frame, warp);
-    vgpu_fiber_switch(&f->main_sp, f->fiber[0].sp);
+    f->from_thread = true;
+    change(f, &f->thread, &f->fiber[0]);
     if (!f->live) return 0;
     vgpu_fail(cudaErrorLaunchFailure,
               "kernel %s, block [%u,%u,%u]: warp %d waits at a barrier that the others have not reached",
               w->launch->kernel->name, w->frame.ctaid[0], w->frame.ctaid[1], w->frame.ctaid[2], __builtin_ctz(f->live));
+    f->live = 0;
     vgpu_fibers_drop(f);
     return -1;
 }

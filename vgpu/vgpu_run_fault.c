@@ -38,6 +38,7 @@ void vgpu_fail(cudaError_t error, const char *format, ...) {
 }
 
 _Noreturn void vgpu_escape(struct vgpu_worker *w) {
+    vgpu_fibers_leave(w->fibers);
     siglongjmp(w->escape, 1);
 }
 
