@@ -240,6 +240,44 @@ static void test_a_quarter_full_ring_wakes_a_sleeper_only(void **state) {
     assert_true(f->c->wake > 0);
 }
 
+/* Names and argument bytes may fill their ring long before the records fill theirs. */
+static void test_a_quarter_full_blob_ring_wakes_too(void **state) {
+    struct fixture *f = *state;
+    static const char text[512];
+    f->c->sleeping = 1;
+    for (unsigned i = 0; i < 2; i++) { /* 1020 of 4096 bytes, in records of 2 slots of 64 */
+        struct acct_ev_thread *r = ring_begin(&f->w, ACCT_EV_THREAD, sizeof *r, 1);
+        r->name = ring_text(&f->w, text, 510);
+        ring_commit(&f->w);
+    }
+    assert_int_equal(f->c->wake, 0);
+    struct acct_ev_thread *r = ring_begin(&f->w, ACCT_EV_THREAD, sizeof *r, 1);
+    r->name = ring_text(&f->w, text, 510);
+    ring_commit(&f->w);
+    assert_int_equal(f->c->wake, 1);
+}
+
+/* What ring_has_blob_room says holds for the text that follows, at every place of the ring. */
+static void test_blob_room_is_told_as_it_is(void **state) {
+    struct fixture *f = *state;
+    struct acct_ring *r = (struct acct_ring *)((char *)f->c + f->c->rings_offset);
+    void *room;
+    assert_int_equal(ring_has_blob_room(&f->w, 4096), 1);
+    assert_int_equal(ring_has_blob_room(&f->w, 4097), 0);
+    for (unsigned i = 0; i < 2000; i++) {
+        size_t bytes = i * 37 % 900;
+        uint64_t lost = r->lost_blobs;
+        int told = ring_has_blob_room(&f->w, bytes);
+        assert_int_equal(r->lost_blobs, lost);
+        struct acct_text t = ring_reserve(&f->w, bytes, &room);
+        assert_int_equal(t.flags == 0, told);
+        assert_int_equal(room != NULL, told);
+        if (room) memset(room, 1, bytes);
+        if (i % 5 == 4) r->blob_tail = f->w.blob_head;
+    }
+    assert_true(r->lost_blobs > 0);
+}
+
 static unsigned char *present_base;
 static size_t present_to; /* bytes from present_base that were asked for, without a gap */
 static size_t present_most;
@@ -343,6 +381,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_rings_are_claimed_once_and_handed_on, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_full_ring_is_handed_on_last, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_quarter_full_ring_wakes_a_sleeper_only, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_quarter_full_blob_ring_wakes_too, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_blob_room_is_told_as_it_is, setup, teardown),
         cmocka_unit_test(test_pages_are_made_present_before_use),
         cmocka_unit_test(test_writer_and_reader_at_once),
     };
