@@ -239,21 +239,36 @@ static bool gather(struct ptx_machine *m, uint32_t warp, struct ptx_thread *firs
     return true;
 }
 
-static int meet(struct ptx_machine *m, uint32_t warp, bool with_mask) {
+static int meet_by_mask(struct ptx_machine *m, uint32_t warp) {
     int met = 0;
     for (unsigned k = 0; k < PTX_WARP_LANES; k++) {
         struct ptx_thread *t = lane_of(m, warp, k);
         struct group g;
-        if (!t || t->state != PTX_AT_WARP || has_mask(instr_of(t)) != with_mask || !gather(m, warp, t, &g)) continue;
+        if (!t || t->state != PTX_AT_WARP || !has_mask(instr_of(t)) || !gather(m, warp, t, &g)) continue;
         perform(&g, instr_of(t)->op);
         met = 1;
-        if (!with_mask) break; /* others may catch up with the next one */
     }
     return met;
 }
 
+/* Of several places with an activemask, the one that is furthest behind (innermost call, then first in the text): its
+ * lanes may catch up with the others. */
+static int meet_as_they_are(struct ptx_machine *m, uint32_t warp) {
+    struct ptx_thread *behind = NULL;
+    for (unsigned k = 0; k < PTX_WARP_LANES; k++) {
+        struct ptx_thread *t = lane_of(m, warp, k);
+        if (!t || t->state != PTX_AT_WARP || has_mask(instr_of(t))) continue;
+        if (!behind || t->depth > behind->depth || (t->depth == behind->depth && ptx_top(t)->pc < ptx_top(behind)->pc))
+            behind = t;
+    }
+    struct group g;
+    if (!behind || !gather(m, warp, behind, &g)) return 0;
+    perform(&g, PTX_OP_ACTIVEMASK);
+    return 1;
+}
+
 int ptx_warp_meet(struct ptx_machine *m, uint32_t warp) {
-    return meet(m, warp, true) || meet(m, warp, false);
+    return meet_by_mask(m, warp) || meet_as_they_are(m, warp);
 }
 
 /* ---- barriers ---- */

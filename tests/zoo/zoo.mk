@@ -8,17 +8,22 @@ $(ZOO_PTX): $(ZOO_CU)
 	@mkdir -p $(@D)
 	$(SAY) "  NVCC $@"
 	$(Q)$(NVCC) -ptx $(ZOO_FLAGS) -arch=compute_80 tests/zoo/zoo_kernels.cu -o $@
-$(BUILD)/tests/zoo: tests/zoo/zoo_main.cu $(ZOO_CU) $(ZOO_OBJ)
+ZOO_BIN := $(BUILD)/tests/zoo $(BUILD)/tests/zoo_debug
+$(BUILD)/tests/zoo_debug: ZOO_FLAGS = -G
+$(ZOO_BIN): tests/zoo/zoo_main.cu $(ZOO_CU) $(ZOO_OBJ)
 	@mkdir -p $(@D)
 	$(SAY) "  NVCC $@"
-	$(Q)$(NVCC) -I. -cudart shared -gencode arch=compute_80,code=compute_80 $< $(ZOO_OBJ) -o $@
-TEST_PROGRAMS += $(ZOO_PTX) $(BUILD)/tests/zoo
+	$(Q)$(NVCC) -I. $(ZOO_FLAGS) -cudart shared -gencode arch=compute_80,code=compute_80 $< $(ZOO_OBJ) -o $@
+TEST_PROGRAMS += $(ZOO_PTX) $(ZOO_BIN)
 
-UNIT_test_ptx_zoo = $(ZOO_OBJ) $(call objs,tests/zoo/zoo_interpret.c) $(PTX_OBJ) | $(ZOO_PTX)
+# All of ptx/ but the access analysis.
+PTX_RUN := $(call objs,$(filter-out ptx/ptx_access% ptx/ptx_symbolic%,$(wildcard ptx/*.c)))
+UNIT_test_ptx_zoo = $(ZOO_OBJ) $(call objs,tests/zoo/zoo_interpret.c) $(PTX_RUN) | $(ZOO_PTX)
 LIBS_test_ptx_zoo = $(PTX_LIBS)
+UNIT_test_ptx_interp = $(PTX_RUN)
+LIBS_test_ptx_interp = $(PTX_LIBS)
 
 # Single instructions: a program that runs the entries of a PTX file.
-PTX_RUN := $(call objs,$(filter-out ptx/ptx_access% ptx/ptx_symbolic%,$(wildcard ptx/*.c)))
 $(BUILD)/tests/ptx_exec: $(call objs,tests/support/ptx_exec.c) $(PTX_RUN)
 	@mkdir -p $(@D)
 	$(SAY) "  LINK $@"
