@@ -100,6 +100,13 @@ def test_a_library_that_took_the_place_of_another(traced):
     assert got == [('_Z5firstv', 0), ('_Z6secondv', 0), (None, 98)]
 
 
+def test_a_launch_on_a_small_stack(traced):
+    r, out = traced('preload_launch', 'small-stack')
+    assert r.returncode == 0
+    t = Trace(out)
+    assert t.one('SELECT count(args) FROM launch') == 1 and t.one('SELECT count(*) FROM ptx') == 1
+
+
 @pytest.mark.parametrize('bytes, blob', [(10000, '4K'), (6 << 20, '4M')])
 def test_a_text_larger_than_the_blob_ring(traced, bytes, blob):
     """In pieces, for which the first launch waits a little."""

@@ -196,6 +196,17 @@ static void threads(int n) {
     for (int i = 0; i < n; i++) pthread_join(t[i], NULL);
 }
 
+/* The first call of all, in a thread with the smallest stack that there is. */
+static void small_stack(void) {
+    pthread_attr_t attributes;
+    pthread_t t;
+    launches = 1;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 16384);
+    pthread_create(&t, &attributes, launch_many, NULL);
+    pthread_join(t, NULL);
+}
+
 /* A library that is closed, and another that comes to lie where it was. */
 static void reload(void) {
     static const char *const names[] = {"_Z5firstv", "_Z6secondv"};
@@ -224,6 +235,7 @@ int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "nothing";
     if (!strcmp(what, "every-route")) every_route();
     if (!strcmp(what, "refused")) refused();
+    if (!strcmp(what, "small-stack")) small_stack();
     if (!strcmp(what, "large")) large((size_t)atol(argv[2]));
     if (!strcmp(what, "reload")) reload();
     if (!strcmp(what, "fork")) in_a_child();
