@@ -9,6 +9,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
 
 struct vgpu_op {
     struct vgpu_op *next;
@@ -44,6 +47,9 @@ void *vgpu_slab_take(struct vgpu_slab *s) {
         void *p = mmap(NULL, s->item_bytes * s->capacity, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p == MAP_FAILED) return NULL;
+#ifdef __SANITIZE_ADDRESS__
+        __lsan_register_root_region(p, s->item_bytes * s->capacity); /* items may hold the only pointers to memory */
+#endif
         s->base = p;
     }
     if (s->first_free) {
