@@ -95,6 +95,7 @@ struct vgpu_worker {
     struct vgpu_frame frame;
     int fault_signal; /* set by the handler */
     void *fault_address;
+    bool fault_unknown; /* the address was not told */
 };
 typedef void vgpu_blocks_fn(struct vgpu_worker *worker, const void *context, uint64_t first, uint64_t count);
 /* Calls run over all of [0, blocks) in pieces, on this thread and, if `spread`, on others. Returns when all is done. */
@@ -107,7 +108,7 @@ unsigned char *vgpu_buffer_get(struct vgpu_buffer *buffer, size_t bytes);
 /* All warps of the block that worker->frame describes. 0, or -1: a barrier that not all warps reach; or no memory. */
 int vgpu_block_warps(struct vgpu_worker *worker, vgpu_warp_fn *warp);
 void vgpu_fibers_leave(struct vgpu_fibers *fibers); /* before an escape */
-void vgpu_fibers_drop(struct vgpu_fibers *fibers); /* after an escape */
+void vgpu_fibers_drop(struct vgpu_fibers *fibers);  /* after an escape */
 void vgpu_fibers_free(struct vgpu_fibers *fibers);
 bool vgpu_fibers_guard(const struct vgpu_fibers *fibers, const void *address); /* in a guard page of their stacks */
 extern const struct vgpu_host vgpu_host_calls;

@@ -82,6 +82,7 @@ static void handler(int signal, siginfo_t *info, void *context) {
     w->armed = 0;
     w->fault_signal = signal;
     w->fault_address = info->si_addr;
+    w->fault_unknown = info->si_code == SI_KERNEL;
     vgpu_escape(w);
 }
 
@@ -168,6 +169,9 @@ void vgpu_fault_signalled(struct vgpu_worker *w) {
     const void *p = w->fault_address;
     if (w->fault_signal == SIGFPE)
         vgpu_fail(cudaErrorLaunchFailure, "kernel %s, %s: an arithmetic fault", name, at);
+    else if (w->fault_unknown) /* x86 does not tell which address it was */
+        vgpu_fail(cudaErrorIllegalAddress, "kernel %s, %s: an address that is not aligned or that no memory can have",
+                  name, at);
     else if (in_guard(&w->shared, p))
         vgpu_fail(cudaErrorIllegalAddress, "kernel %s, %s: access at offset %" PRId64 " of %u bytes of shared memory",
                   name, at, (int64_t)((uintptr_t)p - (uintptr_t)w->frame.shared), w->frame.shared_bytes);

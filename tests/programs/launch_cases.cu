@@ -386,7 +386,7 @@ static int occupancy() {
 
 // A kernel works behind the call; work of other streams goes on; the default stream's rules hold.
 static int streams() {
-    const int n = 1 << 16;
+    const int n = 1 << 14;
     int *x = device_ints(n);
     cudaStream_t a, b;
     cudaEvent_t event;
@@ -596,12 +596,12 @@ static int plugin() {
 
 // The blocks' results do not depend on how many threads run them.
 static int spread() {
-    const int n = 256 * 3000;
-    int *x = device_ints(n), *y = device_ints(n), *sums = device_ints(3000);
-    fill<<<3000, 256>>>(x, n, 3);
-    reverse_and_sum<<<3000, 256, 256 * sizeof(int)>>>(x, y, sums);
+    const int n = 256 * 1000;
+    int *x = device_ints(n), *y = device_ints(n), *sums = device_ints(1000);
+    fill<<<1000, 256>>>(x, n, 3);
+    reverse_and_sum<<<1000, 256, 256 * sizeof(int)>>>(x, y, sums);
     expect_ints(y, n, reversed);
-    expect_ints(sums, 3000, block_sum);
+    expect_ints(sums, 1000, block_sum);
     return 7;
 }
 
