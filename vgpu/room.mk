@@ -6,7 +6,8 @@ VGPU_JIT_SRC := $(wildcard vgpu/vgpu_jit_*.c)
 VGPU_CUDA_SRC := $(filter-out $(VGPU_BLAS_SRC) $(VGPU_STANDIN_SRC) $(VGPU_JIT_SRC) vgpu/vgpu_tables.c,$(wildcard vgpu/vgpu_*.c))
 VGPU_BLAS := $(call objs,$(VGPU_BLAS_SRC))
 VGPU_CUDA := $(call objs,$(VGPU_CUDA_SRC))
-VGPU_ENGINE := $(VGPU_BLAS) $(VGPU_CUDA) $(call objs,vgpu/vgpu_tables.c) $(BUILD)/obj/gen/vgpu/vgpu_cudart_table.o $(BUILD)/obj/gen/vgpu/vgpu_cublas_table.o
+VGPU_JIT := $(call objs,$(VGPU_JIT_SRC))
+VGPU_ENGINE := $(VGPU_BLAS) $(VGPU_CUDA) $(VGPU_JIT) $(call objs,vgpu/vgpu_tables.c) $(BUILD)/obj/gen/vgpu/vgpu_cudart_table.o $(BUILD)/obj/gen/vgpu/vgpu_cublas_table.o
 VGPU_STANDIN := $(BUILD)/obj/vgpu/vgpu_standin.o
 VGPU_OWN := $(BUILD)/obj/vgpu/vgpu_standin_cudart.o
 VGPU_GENERATED := $(foreach l,cudart cublas,$(foreach s,standin missing table,$(BUILD)/obj/gen/vgpu/vgpu_$(l)_$(s).o))
@@ -21,9 +22,12 @@ ALL += $(VGPU_LIBS)
 # In the engine all is hidden but vgpu_engine; the stand-ins' exports are in their version scripts.
 $(VGPU_ENGINE) $(VGPU_STANDIN) $(VGPU_OWN) $(VGPU_GENERATED): ROOM_CFLAGS = -isystem $(CUDA_INC) -I$(VGPU_GEN)
 $(VGPU_ENGINE): ROOM_CFLAGS += -fvisibility=hidden
+$(VGPU_JIT): ROOM_CFLAGS += -isystem $(shell $(LLVM_CONFIG) --includedir)
 $(VGPU_GENERATED): ROOM_CFLAGS += -Wno-deprecated-declarations
 $(VGPU_BLAS) $(BUILD)/obj/vgpu/vgpu_half.o: ROOM_CFLAGS += -O3
 
+# LLVM is in the engine alone, which programs open with RTLD_LOCAL.
+VGPU_JIT_LIBS = $(shell $(LLVM_CONFIG) --ldflags) $(shell $(LLVM_CONFIG) --link-shared --libs)
 VGPU_GENERATE = $(PYTHON) vgpu/generate.py --include $(CUDA_INC) --clang $(CLANG)
 $(BUILD)/obj/vgpu/vgpu_error.o: $(VGPU_GEN)/vgpu_cudart_errors.h
 $(BUILD)/obj/vgpu/vgpu_blas_handle.o: $(VGPU_GEN)/vgpu_cublas_errors.h
@@ -49,7 +53,7 @@ $(call VGPU_PARTS,cupti) &: vgpu/generate.py $(VGPU_CUPTI)
 $(BUILD)/vgpu/libacct-vgpu.so: vgpu/vgpu_engine.map $(VGPU_ENGINE) $$(PTX_OBJ)
 	@mkdir -p $(@D)
 	$(SAY) "  LINK $@"
-	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-Bsymbolic -Wl,--version-script=$< $(filter %.o,$^) -o $@ -lopenblas $(PTX_LIBS) -lm -lpthread
+	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-Bsymbolic -Wl,--version-script=$< $(filter %.o,$^) -o $@ -lopenblas $(VGPU_JIT_LIBS) $(PTX_LIBS) -lm -lpthread
 $(BUILD)/vgpu/libcudart.so.13: $(VGPU_STANDIN) $(VGPU_OWN) $(BUILD)/obj/gen/vgpu/vgpu_cudart_standin.o $(BUILD)/obj/gen/vgpu/vgpu_cudart_missing.o $(VGPU_GEN)/vgpu_cudart.map
 	@mkdir -p $(@D)
 	$(SAY) "  LINK $@"
@@ -73,7 +77,7 @@ $(foreach t,$(filter-out test_vgpu_arena test_vgpu_half test_vgpu_run,$(VGPU_TES
   $(eval LIBS_$(t) := -Wl,-rpath,$(abspath $(BUILD)/vgpu)))
 $(foreach t,$(filter test_vgpu_cupti%,$(VGPU_TESTS)),$(eval UNIT_$(t) := $(BUILD)/vgpu/libcupti.so.13 $(UNIT_$(t))))
 UNIT_test_vgpu_run = $(VGPU_ENGINE) $(PTX_OBJ)
-LIBS_test_vgpu_run = -lopenblas $(PTX_LIBS)
+LIBS_test_vgpu_run = -lopenblas $(VGPU_JIT_LIBS) $(PTX_LIBS)
 UNIT_test_vgpu_cupti_kernel := $(BUILD)/obj/tests/unit/vgpu_cupti_kernels.o $(UNIT_test_vgpu_cupti_kernel)
 LIBS_test_vgpu_cupti_kernel += -lstdc++
 $(BUILD)/obj/tests/unit/test_vgpu_cupti_api.o: ROOM_CFLAGS += -DVENDOR_CUPTI='"$(CUDA_LIB)/libcupti.so.13"'

@@ -1,6 +1,7 @@
 /* The peak of this machine: the most FLOP/s that OpenBLAS reached in large products, with the threads it will use.
  * Measured once a machine and cached; the key holds what changes the figure. */
 #include "vgpu/vgpu_engine.h"
+#include "vgpu/vgpu_folder.h"
 
 #include <cblas.h>
 #include <errno.h>
@@ -99,27 +100,6 @@ static uint64_t cache_key(int threads) {
     return hash(all);
 }
 
-/* The folder of the cache; false: there is no place for one. Made if it is not there. */
-static bool cache_folder(char *path, size_t bytes) {
-    const char *own = getenv("ACCT_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    int n;
-    if (own && *own)
-        n = snprintf(path, bytes, "%s", own);
-    else if (xdg && *xdg)
-        n = snprintf(path, bytes, "%s/acct", xdg);
-    else if (home && *home)
-        n = snprintf(path, bytes, "%s/.cache/acct", home);
-    else
-        return false;
-    if (n >= (int)bytes) return false;
-    for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
-        *slash = 0;
-        mkdir(path, 0777);
-        *slash = '/';
-    }
-    return !mkdir(path, 0777) || errno == EEXIST;
-}
-
 static bool plausible(double v) {
     return v > 1e6 && v < 1e18;
 }
@@ -186,7 +166,7 @@ static void find_peak(void) {
     static char folder[4096], path[4160];
     int threads = openblas_get_num_threads();
     if (given(&peak)) return;
-    bool cache = cache_folder(folder, sizeof folder);
+    bool cache = vgpu_cache_folder(folder, sizeof folder);
     if (cache) snprintf(path, sizeof path, "%.4090s/peak-%016llx", folder, (unsigned long long)cache_key(threads));
     snprintf(peak.source, sizeof peak.source, "best OpenBLAS product on this machine (%s, %d threads)",
              openblas_get_corename(), threads);

@@ -1,0 +1,524 @@
+/* What is known of registers before code is made: which hold one number for the whole warp (or base + lane * stride),
+ * which are constants, which are distances from a pointer. Flow-insensitive, to a fixed point. */
+#include "vgpu/vgpu_jit.h"
+#include "vgpu/vgpu_jit_visit.h"
+
+#include <stdlib.h>
+
+static const struct jit_shape SHAPE_TOP = {.kind = JIT_TOP};
+static const struct jit_shape SHAPE_VARYING = {.kind = JIT_VARYING, .differs = ~UINT64_C(0)};
+static const struct jit_shape SHAPE_UNIFORM = {.kind = JIT_SCALAR};
+
+static struct jit_shape shape_constant(uint64_t v, unsigned bits) {
+    if (bits < 64) v &= (UINT64_C(1) << bits) - 1;
+    return (struct jit_shape){.kind = JIT_SCALAR, .constant = true, .value = v, .bounded = !(v >> (bits - 1) & 1)};
+}
+
+static struct jit_shape shape_varying(uint64_t differs) {
+    if (!differs) return SHAPE_UNIFORM;
+    return (struct jit_shape){.kind = JIT_VARYING, .differs = differs};
+}
+
+static bool same(const struct jit_shape *a, const struct jit_shape *b) {
+    return a->kind == b->kind && a->constant == b->constant && a->bounded == b->bounded && a->maybe == b->maybe &&
+           a->stride == b->stride && a->differs == b->differs && a->value == b->value;
+}
+
+static struct jit_shape meet(struct jit_shape a, struct jit_shape b) {
+    if (a.kind == JIT_TOP) return b;
+    if (b.kind == JIT_TOP) return a;
+    if (a.kind == JIT_VARYING || b.kind == JIT_VARYING || a.stride != b.stride) {
+        struct jit_shape v = shape_varying(a.differs | b.differs);
+        v.kind = JIT_VARYING;
+        v.maybe = a.stride == b.stride && a.stride && (a.maybe || b.maybe);
+        v.stride = v.maybe ? a.stride : 0;
+        return v;
+    }
+    struct jit_shape r = a;
+    r.constant = a.constant && b.constant && a.value == b.value;
+    if (!r.constant) r.value = 0;
+    r.bounded = a.bounded && b.bounded;
+    r.differs |= b.differs;
+    return r;
+}
+
+/* ---- operands ---------------------------------------------------------------------------------------------------- */
+static struct jit_shape special_shape(struct jit_gen *g, unsigned s) {
+    struct jit_shape lane = {.kind = JIT_SCALAR, .stride = 1, .differs = JIT_LANES - 1, .bounded = true};
+    struct jit_shape uniform = SHAPE_UNIFORM;
+    if (g->u->lanes == 1) return uniform;
+    switch (s) {
+    case PTX_TID_X:
+        return g->u->aligned ? lane : SHAPE_VARYING;
+    case PTX_TID_Y:
+    case PTX_TID_Z:
+        return g->u->aligned ? uniform : SHAPE_VARYING;
+    case PTX_LANEID:
+        return lane;
+    case PTX_LANEMASK_EQ:
+    case PTX_LANEMASK_LE:
+    case PTX_LANEMASK_LT:
+    case PTX_LANEMASK_GE:
+    case PTX_LANEMASK_GT:
+        return SHAPE_VARYING;
+    default:
+        uniform.bounded = s <= PTX_NCTAID_Z || s == PTX_WARPID || s == PTX_NWARPID;
+        return uniform;
+    }
+}
+
+static struct jit_shape operand_shape(struct jit_gen *g, const struct ptx_operand *o, unsigned bits) {
+    switch (o->kind) {
+    case PTX_REG:
+        return g->shapes[o->reg];
+    case PTX_IMM:
+        return shape_constant(o->bits, bits);
+    case PTX_SREG_OP:
+        return special_shape(g, o->sreg);
+    case PTX_SYMBOL:
+        return SHAPE_UNIFORM;
+    case PTX_ADDRESS:
+        return o->reg >= 0 ? g->shapes[o->reg] : SHAPE_UNIFORM;
+    default:
+        return SHAPE_VARYING;
+    }
+}
+
+/* ---- results ------------------------------------------------------------------------------------------------------
+ */
+static uint64_t low_mask(unsigned bits) {
+    return bits >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << bits) - 1;
+}
+
+/* From the lowest bit in which operands differ upwards: what a sum may differ in. */
+static uint64_t from_lowest(uint64_t differs, unsigned bits) {
+    return differs ? ~((differs & (~differs + 1)) - 1) & low_mask(bits) : 0;
+}
+
+/* A sum of bits that one operand only may set needs no carry. */
+static struct jit_shape shape_sum(struct jit_shape a, struct jit_shape b, int64_t sign, unsigned bits) {
+    uint64_t differs = from_lowest(a.differs | b.differs, bits);
+    if (a.kind == JIT_SCALAR && b.kind == JIT_SCALAR) {
+        struct jit_shape r = {.kind = JIT_SCALAR, .stride = a.stride + sign * b.stride, .differs = differs};
+        if (!r.stride) r.differs = 0;
+        if (a.constant && b.constant) return shape_constant(a.value + (uint64_t)sign * b.value, bits);
+        return r;
+    }
+    struct jit_shape r = shape_varying(differs);
+    r.maybe = (a.kind == JIT_SCALAR || a.maybe) && (b.kind == JIT_SCALAR || b.maybe);
+    if (r.maybe) r.stride = a.stride + sign * b.stride;
+    return r;
+}
+
+static struct jit_shape shape_product(struct jit_shape a, struct jit_shape b, unsigned bits) {
+    if (a.constant && b.constant) return shape_constant(a.value * b.value, bits);
+    if (a.constant) {
+        struct jit_shape t = a;
+        a = b;
+        b = t;
+    }
+    if (a.kind == JIT_SCALAR && b.kind == JIT_SCALAR && !a.stride && !b.stride) return SHAPE_UNIFORM;
+    struct jit_shape r = shape_varying(from_lowest(a.differs | b.differs, bits));
+    if (!b.constant) return r.differs ? r : SHAPE_VARYING;
+    unsigned zeros = b.value ? (unsigned)__builtin_ctzll(b.value) : 63;
+    r = shape_varying(from_lowest(a.differs << zeros, bits));
+    if (a.kind == JIT_SCALAR || a.maybe) {
+        /* as a signed number: a negative factor of 32 bits makes a negative stride */
+        int64_t factor = bits == 32 ? (int32_t)b.value : (int64_t)b.value;
+        r.kind = a.kind;
+        r.maybe = a.maybe;
+        r.stride = (int64_t)((uint64_t)a.stride * (uint64_t)factor);
+        if (!r.stride) r = SHAPE_UNIFORM;
+    }
+    return r;
+}
+
+/* A wider register: base + lane * stride stays so if it cannot wrap. That of a signed index cannot: the compilers of
+ * CUDA C rely on it as well. */
+static struct jit_shape shape_extend(struct jit_shape a, unsigned from, bool is_signed) {
+    if (a.kind == JIT_TOP) return a;
+    if (a.constant) {
+        uint64_t v = a.value & low_mask(from);
+        if (is_signed && from < 64 && v >> (from - 1) & 1) v |= ~low_mask(from);
+        struct jit_shape c = shape_constant(v, 64);
+        return c;
+    }
+    if (a.kind == JIT_SCALAR && (!a.stride || is_signed || a.bounded)) {
+        struct jit_shape r = a;
+        if (is_signed && a.differs >> (from - 1)) r.differs |= ~low_mask(from);
+        return r;
+    }
+    struct jit_shape r = shape_varying(a.differs);
+    if (is_signed && from < 64 && a.differs >> (from - 1)) r.differs |= ~low_mask(from);
+    r.kind = JIT_VARYING;
+    r.maybe = a.maybe || a.kind == JIT_SCALAR;
+    r.stride = r.maybe ? a.stride : 0;
+    if (!r.stride) r.maybe = false;
+    return r;
+}
+
+static struct jit_shape shape_narrow(struct jit_shape a, unsigned to) {
+    a.differs &= low_mask(to);
+    a.bounded = false;
+    if (a.constant) return shape_constant(a.value, to);
+    if (a.kind == JIT_VARYING && !a.differs) return SHAPE_UNIFORM;
+    return a;
+}
+
+/* Any function of operands that are each one number. */
+static struct jit_shape shape_any(struct jit_gen *g, const struct ptx_instr *i) {
+    for (int32_t s = 0; s < i->srcs; s++) {
+        const struct ptx_operand *o = &i->src[s];
+        int32_t n = o->kind == PTX_VECTOR ? o->count : 1;
+        for (int32_t e = 0; e < n; e++) {
+            struct jit_shape x = operand_shape(g, o->kind == PTX_VECTOR ? &o->elements[e] : o, 64);
+            if (x.kind == JIT_TOP) return SHAPE_TOP;
+            if (x.kind == JIT_VARYING || x.stride) return SHAPE_VARYING;
+        }
+    }
+    return SHAPE_UNIFORM;
+}
+
+static struct jit_shape shape_logic(struct jit_gen *g, const struct ptx_instr *i, unsigned bits) {
+    struct jit_shape a = operand_shape(g, &i->src[0], bits);
+    if (i->op == PTX_OP_NOT) {
+        if (a.kind == JIT_SCALAR && a.stride) return shape_varying(a.differs);
+        return a.kind == JIT_SCALAR ? SHAPE_UNIFORM : a.kind == JIT_TOP ? a : shape_varying(a.differs);
+    }
+    struct jit_shape b = operand_shape(g, &i->src[1], bits);
+    if (a.kind == JIT_TOP || b.kind == JIT_TOP) return SHAPE_TOP;
+    uint64_t differs = a.differs | b.differs;
+    if (i->op == PTX_OP_AND && a.constant) differs &= a.value;
+    if (i->op == PTX_OP_AND && b.constant) differs &= b.value;
+    struct jit_shape r = shape_varying(differs);
+    /* The lane number out of tid.x: its low bits are base + lane, and the base is a multiple of 32. */
+    if (i->op == PTX_OP_AND && b.constant && b.value == JIT_LANES - 1 && a.kind == JIT_SCALAR && a.stride == 1 &&
+        a.differs == JIT_LANES - 1)
+        r = (struct jit_shape){.kind = JIT_SCALAR, .stride = 1, .differs = JIT_LANES - 1, .bounded = true};
+    return r;
+}
+
+static struct jit_shape shape_shift(struct jit_gen *g, const struct ptx_instr *i, unsigned bits, bool is_signed) {
+    struct jit_shape a = operand_shape(g, &i->src[0], bits), b = operand_shape(g, &i->src[1], 32);
+    if (a.kind == JIT_TOP || b.kind == JIT_TOP) return SHAPE_TOP;
+    if (!b.constant || b.value >= bits) return shape_any(g, i);
+    if (i->op == PTX_OP_SHL) return shape_product(a, shape_constant(UINT64_C(1) << b.value, bits), bits);
+    uint64_t differs = a.differs >> b.value;
+    if (is_signed && a.differs >> (bits - 1)) differs = low_mask(bits);
+    return shape_varying(differs);
+}
+
+static struct jit_shape shape_cvt(struct jit_gen *g, const struct ptx_instr *i) {
+    unsigned from_kind = ptx_type_kind(i->type2), to_kind = ptx_type_kind(i->type);
+    unsigned from = ptx_type_bits(i->type2), to = ptx_type_bits(i->type);
+    struct jit_shape a = operand_shape(g, &i->src[0], from);
+    if (a.kind == JIT_TOP) return a;
+    if (from_kind == PTX_KIND_F || to_kind == PTX_KIND_F || from_kind == PTX_KIND_X2 || to_kind == PTX_KIND_X2 ||
+        i->modifiers & PTX_M_SAT)
+        return shape_any(g, i);
+    if (to > from) return shape_extend(a, from, from_kind == PTX_KIND_S);
+    return to < from ? shape_narrow(a, to) : a;
+}
+
+static struct jit_shape shape_mad(struct jit_gen *g, const struct ptx_instr *i, unsigned bits) {
+    struct jit_shape a = operand_shape(g, &i->src[0], bits), b = operand_shape(g, &i->src[1], bits), r;
+    bool is_signed = ptx_type_kind(i->type) == PTX_KIND_S;
+    if (a.kind == JIT_TOP || b.kind == JIT_TOP) return SHAPE_TOP;
+    if (i->modifiers & (PTX_M_HI | PTX_M_SAT)) return shape_any(g, i);
+    unsigned wide = bits;
+    if (i->modifiers & PTX_M_WIDE) {
+        wide = 2 * bits;
+        a = shape_extend(a, bits, is_signed), b = shape_extend(b, bits, is_signed);
+    }
+    r = shape_product(a, b, wide);
+    if (i->op != PTX_OP_MAD) return r;
+    struct jit_shape c = operand_shape(g, &i->src[2], wide);
+    return c.kind == JIT_TOP ? c : shape_sum(r, c, 1, wide);
+}
+
+static struct jit_shape shape_load(struct jit_gen *g, const struct ptx_instr *i) {
+    if (i->space == PTX_PARAM && (!g->f->entry || g->u->lanes == 1)) return SHAPE_VARYING;
+    if (i->space == PTX_PARAM && i->src[0].var >= 0 && i->src[0].var - g->u->module->var_count >= g->f->params)
+        return SHAPE_VARYING; /* what a call left */
+    if (i->space == PTX_LOCAL) return SHAPE_VARYING;
+    return shape_any(g, i);
+}
+
+static bool whole_warp(const struct ptx_operand *clamp) {
+    return clamp->kind == PTX_IMM && !(clamp->bits >> 8 & 31);
+}
+
+static struct jit_shape shape_of(struct jit_gen *g, const struct ptx_instr *i, int32_t d) {
+    bool is_float = ptx_type_kind(i->type) == PTX_KIND_F || ptx_type_kind(i->type) == PTX_KIND_X2;
+    unsigned bits = ptx_type_bits(i->type);
+    bool is_signed = ptx_type_kind(i->type) == PTX_KIND_S;
+    struct jit_shape a, b, c;
+    switch (i->op) {
+    case PTX_OP_MOV:
+        if (i->src[0].kind == PTX_VECTOR || i->dst[0].kind == PTX_VECTOR) return shape_any(g, i);
+        return operand_shape(g, &i->src[0], bits);
+    case PTX_OP_CVTA:
+        if (i->space == PTX_LOCAL) return SHAPE_VARYING;
+        a = operand_shape(g, &i->src[0], bits);
+        a.constant = false;
+        return a;
+    case PTX_OP_ADD:
+    case PTX_OP_SUB:
+        if (is_float || i->modifiers & (PTX_M_SAT | PTX_M_CC) || bits == 128) return shape_any(g, i);
+        a = operand_shape(g, &i->src[0], bits), b = operand_shape(g, &i->src[1], bits);
+        if (a.kind == JIT_TOP || b.kind == JIT_TOP) return SHAPE_TOP;
+        return shape_sum(a, b, i->op == PTX_OP_ADD ? 1 : -1, bits);
+    case PTX_OP_MUL:
+    case PTX_OP_MAD:
+        return is_float || i->modifiers & PTX_M_CC ? shape_any(g, i) : shape_mad(g, i, bits);
+    case PTX_OP_AND:
+    case PTX_OP_OR:
+    case PTX_OP_XOR:
+    case PTX_OP_NOT:
+        return bits == 1 ? shape_any(g, i) : shape_logic(g, i, bits);
+    case PTX_OP_SHL:
+    case PTX_OP_SHR:
+        return shape_shift(g, i, bits, is_signed);
+    case PTX_OP_CVT:
+        return shape_cvt(g, i);
+    case PTX_OP_SELP:
+        a = operand_shape(g, &i->src[0], bits), b = operand_shape(g, &i->src[1], bits);
+        c = operand_shape(g, &i->src[2], 1);
+        if (a.kind == JIT_TOP || b.kind == JIT_TOP || c.kind == JIT_TOP) return SHAPE_TOP;
+        if (c.kind == JIT_VARYING) return SHAPE_VARYING;
+        a = meet(a, b);
+        a.constant = false;
+        return a;
+    case PTX_OP_LD:
+    case PTX_OP_LDU:
+        return shape_load(g, i);
+    case PTX_OP_ATOM:
+    case PTX_OP_CALL:
+    case PTX_OP_ELECT:
+    case PTX_OP_MATCH:
+    case PTX_OP_ADDC:
+    case PTX_OP_SUBC:
+    case PTX_OP_MADC:
+        return SHAPE_VARYING;
+    case PTX_OP_SHFL:
+        if (d) return SHAPE_VARYING;
+        a = operand_shape(g, &i->src[0], bits), b = operand_shape(g, &i->src[1], 32);
+        if (a.kind == JIT_TOP || b.kind == JIT_TOP) return SHAPE_TOP;
+        if (a.kind == JIT_SCALAR && !a.stride) return SHAPE_UNIFORM;
+        if (i->sub == PTX_SUB_IDX && i->srcs > 2) {
+            c = operand_shape(g, &i->src[2], 32);
+            if (c.kind == JIT_TOP) return c;
+            if (b.kind == JIT_SCALAR && !b.stride && (whole_warp(&i->src[2]) || (c.constant && !(c.value >> 8 & 31))))
+                return SHAPE_UNIFORM;
+        }
+        return SHAPE_VARYING;
+    case PTX_OP_VOTE:
+    case PTX_OP_REDUX: /* one value for those whose member mask is one value */
+        a = operand_shape(g, &i->src[i->srcs - 1], 32);
+        if (a.kind == JIT_TOP) return a;
+        return a.kind == JIT_SCALAR && !a.stride ? SHAPE_UNIFORM : SHAPE_VARYING;
+    case PTX_OP_ACTIVEMASK:
+        return SHAPE_UNIFORM;
+    default:
+        return shape_any(g, i);
+    }
+}
+
+bool jit_divergent_guard(struct jit_gen *g, const struct ptx_instr *i) {
+    if (g->u->lanes == 1) return false;
+    if (i->op == PTX_OP_BRX) {
+        struct jit_shape s = operand_shape(g, &i->src[0], 32);
+        return s.kind == JIT_VARYING || s.stride;
+    }
+    return i->guard >= 0 && g->shapes[i->guard].kind == JIT_VARYING;
+}
+
+/* ---- the fixed point ------------------------------------------------------------------------------------------------
+ */
+struct assign {
+    struct jit_gen *g;
+    const struct ptx_instr *i;
+    struct jit_shape s;
+    bool guarded, changed;
+};
+static void assign(void *context, int32_t reg) {
+    struct assign *a = context;
+    struct jit_shape now = a->s, *old = &a->g->shapes[reg];
+    unsigned bits = ptx_type_bits(a->g->f->regs[reg].type);
+    if (a->g->u->lanes > 1 && a->guarded && now.kind != JIT_TOP) now = SHAPE_VARYING;
+    if (a->g->u->lanes == 1 && now.kind == JIT_VARYING) now = SHAPE_UNIFORM;
+    if (a->g->u->lanes > 1 && a->g->flow.blend[reg] && now.kind != JIT_TOP) now = SHAPE_VARYING;
+    if (now.constant && bits < 64) now.value &= low_mask(bits);
+    if (now.constant && a->i->guard >= 0) now.constant = false, now.value = 0;
+    now = meet(*old, now);
+    if (same(&now, old)) return;
+    *old = now;
+    a->changed = true;
+}
+
+static bool round_of_shapes(struct jit_gen *g) {
+    bool changed = false;
+    for (int32_t k = 0; k < g->flow.count; k++) {
+        const struct ptx_block *b = &g->f->blocks[g->flow.order[k]];
+        for (int32_t n = b->first; n < b->end; n++) {
+            const struct ptx_instr *i = &g->f->instrs[n];
+            bool guarded = i->guard >= 0 && g->shapes[i->guard].kind == JIT_VARYING;
+            for (int32_t d = 0; d < i->dsts; d++) {
+                struct assign a = {g, i, shape_of(g, i, d), guarded, false};
+                if (i->dst[d].kind == PTX_ADDRESS) continue;
+                if (i->op == PTX_OP_SETP && a.s.kind != JIT_TOP) a.s = shape_any(g, i);
+                jit_visit_operand(&i->dst[d], assign, &a);
+                changed |= a.changed;
+            }
+        }
+    }
+    return changed;
+}
+
+static void meet_all(struct jit_gen *g) {
+    for (int32_t r = 0; r < g->f->reg_count; r++)
+        if (g->flow.blend[r] && g->shapes[r].kind != JIT_TOP) g->shapes[r] = SHAPE_VARYING;
+}
+
+int jit_shapes(struct jit_gen *g) {
+    g->shapes = calloc((size_t)g->f->reg_count + 1, sizeof *g->shapes);
+    if (!g->shapes) return jit_fail(g, "no memory"), -1;
+    for (bool changed = true; changed;) {
+        while (round_of_shapes(g)) {
+        }
+        changed = false;
+        if (g->u->lanes == 1) break;
+        int32_t before = 0, after = 0;
+        for (int32_t r = 0; r < g->f->reg_count; r++) before += g->flow.blend[r];
+        jit_flow_divergence(g);
+        if (g->u->failed) return -1;
+        for (int32_t r = 0; r < g->f->reg_count; r++) after += g->flow.blend[r];
+        meet_all(g);
+        changed = before != after || round_of_shapes(g);
+    }
+    return 0;
+}
+
+/* A result is one number if all its registers are; an instruction without one, if its operands are. */
+struct scalar {
+    struct jit_gen *g;
+    bool yes;
+};
+static void scalar_reg(void *context, int32_t reg) {
+    struct scalar *s = context;
+    if (!jit_reg_scalar(s->g, reg)) s->yes = false;
+}
+bool jit_scalar_result(struct jit_gen *g, const struct ptx_instr *i) {
+    struct scalar s = {g, true};
+    if (g->u->lanes == 1) return true;
+    if (!i->dsts) return false;
+    jit_visit_defs(i, scalar_reg, &s);
+    return s.yes;
+}
+
+/* ---- pointers ------------------------------------------------------------------------------------------------------
+ */
+static int32_t root_number(struct jit_gen *g, int32_t param, int32_t var) {
+    for (int32_t r = 0; r < g->root_count; r++)
+        if (g->root[r].param == param && g->root[r].var == var) return r;
+    struct jit_root *more = realloc(g->root, ((size_t)g->root_count + 1) * sizeof *more);
+    if (!more) return jit_fail(g, "no memory"), JIT_ROOT_NONE;
+    g->root = more;
+    more[g->root_count] = (struct jit_root){param, var, NULL};
+    return g->root_count++;
+}
+
+int32_t jit_variable_root(struct jit_gen *g, const struct ptx_operand *o) {
+    if (o->var < 0 || o->var >= g->u->module->var_count) return JIT_ROOT_NONE;
+    unsigned space = g->u->module->vars[o->var].space;
+    return space == PTX_GLOBAL || space == PTX_CONST ? root_number(g, -1, o->var) : JIT_ROOT_NONE;
+}
+
+static int32_t operand_root(struct jit_gen *g, const struct ptx_operand *o) {
+    if (o->kind == PTX_REG) return g->roots[o->reg];
+    return o->kind == PTX_SYMBOL ? jit_variable_root(g, o) : JIT_ROOT_NONE;
+}
+
+/* A sum keeps the root of its one pointer. */
+static int32_t root_of_sum(int32_t a, int32_t b) {
+    if (a == JIT_ROOT_TOP || b == JIT_ROOT_TOP) return JIT_ROOT_TOP;
+    if (a == JIT_ROOT_NONE) return b;
+    return b == JIT_ROOT_NONE ? a : JIT_ROOT_NONE;
+}
+
+static int32_t root_of(struct jit_gen *g, const struct ptx_instr *i) {
+    int32_t a, b;
+    if (i->guard >= 0 || i->dsts != 1 || i->dst[0].kind != PTX_REG || jit_reg_bits(g, i->dst[0].reg) != 64)
+        return JIT_ROOT_NONE;
+    switch (i->op) {
+    case PTX_OP_LD:
+        if (i->space != PTX_PARAM || !g->f->entry || ptx_type_bits(i->type) != 64 || i->src[0].reg >= 0 ||
+            i->src[0].var < 0)
+            return JIT_ROOT_NONE;
+        a = i->src[0].var - g->u->module->var_count;
+        if (a < 0 || a >= g->f->params) return JIT_ROOT_NONE;
+        return root_number(g, (int32_t)((int64_t)g->f->vars[a].offset + i->src[0].offset), -1);
+    case PTX_OP_MOV:
+        return operand_root(g, &i->src[0]);
+    case PTX_OP_CVTA:
+        return i->space == PTX_GLOBAL || i->space == PTX_CONST ? operand_root(g, &i->src[0]) : JIT_ROOT_NONE;
+    case PTX_OP_ADD:
+        if (i->modifiers & (PTX_M_CC | PTX_M_SAT)) return JIT_ROOT_NONE;
+        return root_of_sum(operand_root(g, &i->src[0]), operand_root(g, &i->src[1]));
+    case PTX_OP_SUB:
+        if (i->modifiers & (PTX_M_CC | PTX_M_SAT)) return JIT_ROOT_NONE;
+        a = operand_root(g, &i->src[0]), b = operand_root(g, &i->src[1]);
+        if (a == JIT_ROOT_TOP || b == JIT_ROOT_TOP) return JIT_ROOT_TOP;
+        return b == JIT_ROOT_NONE ? a : JIT_ROOT_NONE;
+    case PTX_OP_MAD:
+        if (i->modifiers & (PTX_M_CC | PTX_M_HI | PTX_M_SAT)) return JIT_ROOT_NONE;
+        a = operand_root(g, &i->src[2]);
+        if (!(i->modifiers & PTX_M_WIDE) &&
+            (operand_root(g, &i->src[0]) != JIT_ROOT_NONE || operand_root(g, &i->src[1]) != JIT_ROOT_NONE))
+            return a == JIT_ROOT_TOP ? a : JIT_ROOT_NONE;
+        return a;
+    case PTX_OP_SELP:
+        a = operand_root(g, &i->src[0]), b = operand_root(g, &i->src[1]);
+        if (a == JIT_ROOT_TOP || b == JIT_ROOT_TOP) return JIT_ROOT_TOP;
+        return a == b ? a : JIT_ROOT_NONE;
+    default:
+        return JIT_ROOT_NONE;
+    }
+}
+
+struct root_assign {
+    struct jit_gen *g;
+    int32_t root;
+    bool changed;
+};
+static void assign_root(void *context, int32_t reg) {
+    struct root_assign *a = context;
+    int32_t *old = &a->g->roots[reg], now = a->root;
+    if (now == JIT_ROOT_TOP || *old == now || *old == JIT_ROOT_NONE) return;
+    *old = *old == JIT_ROOT_TOP ? now : JIT_ROOT_NONE;
+    a->changed = true;
+}
+
+/* A loaded parameter that is only a number is a pointer here too: it costs nothing. A register that stays without root
+ * because all its definitions wait for each other has none. */
+int jit_roots(struct jit_gen *g) {
+    g->roots = malloc(((size_t)g->f->reg_count + 1) * sizeof *g->roots);
+    if (!g->roots) return jit_fail(g, "no memory"), -1;
+    for (int32_t r = 0; r < g->f->reg_count; r++) g->roots[r] = JIT_ROOT_TOP;
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int32_t k = 0; k < g->flow.count; k++) {
+            const struct ptx_block *b = &g->f->blocks[g->flow.order[k]];
+            for (int32_t n = b->first; n < b->end; n++) {
+                struct root_assign a = {g, root_of(g, &g->f->instrs[n]), false};
+                jit_visit_defs(&g->f->instrs[n], assign_root, &a);
+                for (int32_t o = 0; o < g->f->instrs[n].srcs; o++)
+                    if (g->f->instrs[n].src[o].kind == PTX_ADDRESS) jit_variable_root(g, &g->f->instrs[n].src[o]);
+                changed |= a.changed;
+            }
+        }
+    }
+    for (int32_t r = 0; r < g->f->reg_count; r++)
+        if (g->roots[r] == JIT_ROOT_TOP) g->roots[r] = JIT_ROOT_NONE;
+    return g->u->failed ? -1 : 0;
+}
