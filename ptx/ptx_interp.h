@@ -37,7 +37,7 @@ struct ptx_fault {
     uint64_t address;
     uint32_t bytes, properties; /* of the access */
     uint32_t ctaid[3], tid[3];
-    char text[256]; /* one line */
+    char text[1024]; /* one line */
 };
 
 struct ptx_run {
@@ -53,6 +53,9 @@ struct ptx_run {
     int (*touch)(void *context, const struct ptx_touch *touch);
     /* vprintf; NULL: not printed. `arguments`: the packed buffer. Answers what vprintf returns. */
     int (*print)(void *context, const char *format, const void *arguments);
+    /* malloc and free of kernels: an address in global memory, 0 for none. NULL: a kernel that calls them fails. */
+    uint64_t (*allocate)(void *context, uint64_t bytes);
+    void (*release)(void *context, uint64_t address);
     void *context;
     uint64_t executed; /* out: instructions, summed over threads */
 };

@@ -42,11 +42,13 @@ static uint64_t argument(struct ptx_thread *t, const struct ptx_operand *o, unsi
     return ptx_load(v, bytes);
 }
 
+/* `o`: a .param variable of the call, or a register. */
 static void answer(struct ptx_thread *t, const struct ptx_operand *o, enum ptx_type type, const unsigned char *from,
                    uint64_t bytes) {
     if (o->kind == PTX_SYMBOL && o->var >= 0) {
         const struct ptx_var *v = ptx_var_of(t->m->run->module, ptx_top(t)->f, o->var);
-        memmove(ptx_param_bytes(t, o->var), from, v->bytes < bytes ? v->bytes : bytes);
+        if (ptx_param_may_change(t, o->var))
+            memmove(ptx_param_bytes(t, o->var), from, v->bytes < bytes ? v->bytes : bytes);
     } else {
         ptx_put(t, o, type, ptx_load(from, (unsigned)bytes));
     }
@@ -88,21 +90,25 @@ enum ptx_step ptx_enter(struct ptx_thread *t, const struct ptx_instr *i, const s
 }
 
 /* ---- functions of the CUDA runtime ---- */
-/* A text in global or const memory, checked by its first byte; longer than the launch may read is the hook's matter. */
-static const char *text_at(struct ptx_thread *t, const struct ptx_instr *i, uint64_t address) {
+/* A text in global or const memory: every byte up to its end, or the first `room`, may be read. */
+static const char *text_at(struct ptx_thread *t, const struct ptx_instr *i, uint64_t address, uint32_t room) {
     struct ptx_run *run = t->m->run;
-    struct ptx_touch touch = {
-        .space = PTX_GLOBAL, .properties = PTX_P_READS, .bytes = 1, .address = address, .instr = i};
+    struct ptx_touch touch = {.space = PTX_GLOBAL, .properties = PTX_P_READS, .bytes = 1, .instr = i};
+    const char *text = (const char *)(uintptr_t)address;
     memcpy(touch.ctaid, t->m->ctaid, sizeof touch.ctaid);
     memcpy(touch.tid, t->tid, sizeof touch.tid);
-    if (address < 4096 || (run->touch && run->touch(run->context, &touch))) return NULL;
-    return (const char *)(uintptr_t)address;
+    for (uint32_t k = 0; k < room; k++) {
+        touch.address = address + k;
+        if (address < 4096 || (run->touch && run->touch(run->context, &touch))) return NULL;
+        if (!text[k]) break;
+    }
+    return text;
 }
 
 static enum ptx_step print(struct ptx_thread *t, const struct ptx_instr *i) {
     if (i->srcs < 2) return ptx_fail_here(t, i);
     struct ptx_run *run = t->m->run;
-    const char *format = text_at(t, i, argument(t, &i->src[0], 8));
+    const char *format = text_at(t, i, argument(t, &i->src[0], 8), 1 << 20);
     uint64_t arguments = argument(t, &i->src[1], 8);
     if (!format) return ptx_fail(t, i, PTX_FAULT_ADDRESS, "printf with a format that may not be read");
     int n = run->print ? run->print(run->context, format, (const void *)(uintptr_t)arguments) : 0;
@@ -115,15 +121,33 @@ static enum ptx_step print(struct ptx_thread *t, const struct ptx_instr *i) {
 /* __assertfail(message, file, line, function, bytes of a char) */
 static enum ptx_step assert_failed(struct ptx_thread *t, const struct ptx_instr *i) {
     if (i->srcs < 4) return ptx_fail_here(t, i);
-    const char *message = text_at(t, i, argument(t, &i->src[0], 8)), *file = text_at(t, i, argument(t, &i->src[1], 8)),
-               *function = text_at(t, i, argument(t, &i->src[3], 8));
-    return ptx_fail(t, i, PTX_FAULT_ASSERT, "%.60s:%u: %.80s: Assertion `%.80s` failed.", file ? file : "?",
+    const char *message = text_at(t, i, argument(t, &i->src[0], 8), 80),
+               *file = text_at(t, i, argument(t, &i->src[1], 8), 60),
+               *function = text_at(t, i, argument(t, &i->src[3], 8), 80);
+    return ptx_fail(t, i, PTX_FAULT_ASSERT, "%.300s:%u: %.300s: Assertion `%.300s` failed.", file ? file : "?",
                     (unsigned)argument(t, &i->src[2], 4), function ? function : "?", message ? message : "?");
+}
+
+static enum ptx_step allocate(struct ptx_thread *t, const struct ptx_instr *i) {
+    struct ptx_run *run = t->m->run;
+    unsigned char r[8];
+    if (i->srcs < 1) return ptx_fail_here(t, i);
+    ptx_store(r, 8, run->allocate(run->context, argument(t, &i->src[0], 8)));
+    if (i->dsts) answer(t, &i->dst[0], PTX_B64, r, 8);
+    return PTX_STEP_NEXT;
+}
+
+static enum ptx_step release(struct ptx_thread *t, const struct ptx_instr *i) {
+    if (i->srcs < 1) return ptx_fail_here(t, i);
+    t->m->run->release(t->m->run->context, argument(t, &i->src[0], 8));
+    return PTX_STEP_NEXT;
 }
 
 static enum ptx_step call_provided(struct ptx_thread *t, const struct ptx_instr *i, const struct ptx_function *f) {
     if (!strcmp(f->name, "vprintf")) return print(t, i);
     if (!strcmp(f->name, "__assertfail")) return assert_failed(t, i);
+    if (!strcmp(f->name, "malloc") && t->m->run->allocate) return allocate(t, i);
+    if (!strcmp(f->name, "free") && t->m->run->release) return release(t, i);
     return ptx_fail(t, i, PTX_FAULT_UNSUPPORTED, "call of %s, which has no body", f->name);
 }
 

@@ -43,6 +43,16 @@ static int print(void *context, const char *format, const void *arguments) {
     return vgpu_print(format, arguments);
 }
 
+static uint64_t allocate(void *context, uint64_t bytes) {
+    (void)context;
+    return vgpu_host_calls.allocate(NULL, bytes);
+}
+
+static void release(void *context, uint64_t address) {
+    (void)context;
+    vgpu_host_calls.release(NULL, address);
+}
+
 static void interpret(struct vgpu_worker *w, const struct vgpu_launch *l, uint64_t first, uint64_t count) {
     struct vgpu_check check = {0};
     struct ptx_fault fault = {0};
@@ -55,6 +65,8 @@ static void interpret(struct vgpu_worker *w, const struct vgpu_launch *l, uint64
                           .blocks = (uint32_t)count,
                           .touch = l->way == VGPU_CHECKED ? vgpu_check_touch : NULL,
                           .print = print,
+                          .allocate = allocate,
+                          .release = release,
                           .context = &check};
     memcpy(run.grid, l->grid, sizeof run.grid);
     memcpy(run.block, l->block, sizeof run.block);

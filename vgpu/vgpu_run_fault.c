@@ -138,7 +138,7 @@ void vgpu_fault_end(void) {
 /* ---- what is said ---- */
 
 void vgpu_say_plain(const char *format, ...) {
-    char line[1024];
+    char line[2048];
     va_list ap;
     va_start(ap, format);
     int n = vsnprintf(line, sizeof line - 1, format, ap);

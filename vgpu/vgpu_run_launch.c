@@ -6,7 +6,14 @@
 #include <string.h>
 
 /* Limits of compute capability 9.0, as cudaGetDeviceProperties tells them. */
-enum { MAX_THREADS = 1024, MAX_Z = 64, MAX_GRID_YZ = 65535, MAX_GRID_X = 2147483647, MAX_PARAM_BYTES = 32764, SMALL_LAUNCH = 1024 };
+enum {
+    MAX_THREADS = 1024,
+    MAX_Z = 64,
+    MAX_GRID_YZ = 65535,
+    MAX_GRID_X = 2147483647,
+    MAX_PARAM_BYTES = 32764,
+    SMALL_LAUNCH = 1024
+};
 enum { SHARED_BYTES = 48 << 10, SHARED_BYTES_OPTIN = 227 << 10 };
 
 struct request {
