@@ -22,6 +22,7 @@ struct vgpu_activity {
     uint32_t static_shared, dynamic_shared, local_bytes; /* local: of a thread */
     uint32_t value;                                      /* memset */
     int64_t bytes;                                       /* copy, memset */
+    uint64_t queued_ns;                                  /* kernels: by the records' clock; 0: not asked for */
     const char *
         name; /* kernels: lives as long as the process. A product by the virtual cuBLAS has a name like vgpu_sgemm_nt */
 };

@@ -25,6 +25,7 @@ const char *vgpu_cupti_callback_name(CUpti_CallbackDomain domain, uint32_t cbid)
 
 /* What is wanted (vgpu_cupti_activity.c). Changes go through vgpu_cupti_listen, which sets vgpu_activity_wanted. */
 bool vgpu_cupti_wants(CUpti_ActivityKind kind);
+extern _Atomic bool vgpu_cupti_latency; /* the times at which kernels are queued, too */
 bool vgpu_cupti_wants_call(const struct vgpu_api_call *call);
 void vgpu_cupti_listen(void);
 bool vgpu_cupti_has_callbacks(void); /* some callback is on (vgpu_cupti_callback.c) */

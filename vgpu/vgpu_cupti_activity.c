@@ -11,6 +11,7 @@ static size_t sizes[] = {
     [CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_PRE_ALLOCATE_VALUE] = 3,
     [CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_SIZE_DEVICE_GRAPHS] = 16777216,
 };
+_Atomic bool vgpu_cupti_latency;
 static _Atomic uint8_t leaves_zeroing, host_pinned, per_thread = 1;
 
 void vgpu_cupti_put(struct vgpu_cupti_set *s, uint32_t n, bool on) {
@@ -163,6 +164,11 @@ CUptiResult cuptiActivityEnableDriverApi(CUpti_CallbackId cbid, uint8_t enable) 
     return set_call(&driver_calls, cbid, CUPTI_DRIVER_TRACE_CBID_SIZE, enable);
 }
 
+CUptiResult cuptiActivityEnableLatencyTimestamps(uint8_t enable) {
+    vgpu_cupti_latency = enable != 0;
+    return CUPTI_SUCCESS;
+}
+
 /* ---- attributes ----
  * The virtual device takes none of its memory for CUPTI; the sizes are kept, and change nothing. */
 
@@ -225,6 +231,7 @@ bool vgpu_cupti_zeroes_buffers(void) {
 CUptiResult cuptiFinalize(void) {
     vgpu_cupti_unsubscribe();
     kinds = 0;
+    vgpu_cupti_latency = false;
     vgpu_cupti_put_all(&runtime_calls, CUPTI_RUNTIME_TRACE_CBID_SIZE, false);
     vgpu_cupti_put_all(&driver_calls, CUPTI_DRIVER_TRACE_CBID_SIZE, false);
     vgpu_cupti_listen();

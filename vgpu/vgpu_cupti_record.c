@@ -35,8 +35,8 @@ static void kernel(const struct vgpu_activity *a, uint32_t stream, uint64_t star
         .correlationId = a->correlation,
         .gridId = atomic_fetch_add_explicit(&grids, 1, memory_order_relaxed) + 1,
         .name = a->name,
-        .queued = CUPTI_TIMESTAMP_UNKNOWN,
-        .submitted = CUPTI_TIMESTAMP_UNKNOWN,
+        .queued = a->queued_ns, /* 0: CUPTI_TIMESTAMP_UNKNOWN */
+        .submitted = a->queued_ns,
         .launchType = CUPTI_ACTIVITY_LAUNCH_TYPE_REGULAR,
     };
     write_one(&r, sizeof r);

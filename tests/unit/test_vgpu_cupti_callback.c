@@ -26,6 +26,8 @@ static struct {
 static void note(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const CUpti_CallbackData *d) {
     bool exit = d->callbackSite == CUPTI_API_EXIT;
     struct event *e = &heard.events[heard.n++];
+    const char *name; /* with the version at which the function came: cudaMemset_v3020 */
+    if (cuptiGetCallbackName(domain, cbid, &name) || strncmp(name, d->functionName, strlen(d->functionName))) abort();
     *e = (struct event){.domain = domain, .cbid = cbid, .site = d->callbackSite, .correlation = d->correlationId};
     snprintf(e->function, sizeof e->function, "%s", d->functionName);
     snprintf(e->symbol, sizeof e->symbol, "%s", d->symbolName ? d->symbolName : "");

@@ -1,6 +1,8 @@
 /* Records and callbacks of kernel launches, by every route that a program takes. */
 #include "tests/unit/vgpu_cupti_client.h"
 
+#include <sched.h>
+
 void launch_add_one(float *x, int n, cudaStream_t s);
 void launch_rotate(float *x);
 const void *function_add_one(void);
@@ -108,10 +110,71 @@ static void by_function(void **state) {
     OK(cudaFree(x));
 }
 
+/* Behind work that holds the stream up, a kernel is queued long before it starts. */
+static void held_up(void *go) {
+    while (!__atomic_load_n((int *)go, __ATOMIC_ACQUIRE)) sched_yield();
+}
+
+static void latency(void **state) {
+    (void)state;
+    float *x = device_new(N * sizeof *x);
+    int go = 0;
+    uint64_t before, after;
+    OK(cuptiActivityEnableLatencyTimestamps(1));
+    OK(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
+    OK(cudaLaunchHostFunc(0, held_up, &go));
+    OK(cuptiGetTimestamp(&before));
+    launch_add_one(x, N, 0);
+    OK(cuptiGetTimestamp(&after));
+    __atomic_store_n(&go, 1, __ATOMIC_RELEASE);
+    client_collect();
+    OK(cuptiActivityEnableLatencyTimestamps(0));
+    const CUpti_ActivityKernel10 *k = &client_record(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 0)->kernel;
+    assert_true(before <= k->queued && k->queued <= after && k->submitted >= k->queued && k->submitted <= after);
+    assert_true(k->start >= after);
+    OK(cudaFree(x));
+}
+
+/* A program compiled for a default stream per thread calls functions with numbers of their own. */
+cudaError_t cudaMemsetAsync_ptsz(void *to, int value, size_t bytes, cudaStream_t stream);
+cudaError_t cudaMemset_ptds(void *to, int value, size_t bytes);
+cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block, void **args, size_t shared,
+                                    cudaStream_t stream);
+
+static void per_thread_stream(void **state) {
+    (void)state;
+    float *x = device_new(N * sizeof *x);
+    int n = N;
+    void *args[] = {&x, &n};
+    cudaKernel_t kernel;
+    uint32_t stream;
+    OK(cudaGetKernel(&kernel, function_add_one()));
+    OK(cuptiGetStreamIdEx(NULL, NULL, 1, &stream));
+    OK(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
+    OK(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_MEMSET));
+    OK(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_RUNTIME));
+    OK(cudaMemsetAsync_ptsz(x, 0, 4, 0));
+    OK(cudaMemset_ptds(x, 0, 4));
+    OK(__cudaLaunchKernel_ptsz(kernel, (dim3){1, 1, 1}, (dim3){4, 1, 1}, args, 0, 0));
+    OK(cuptiActivityDisable(CUPTI_ACTIVITY_KIND_RUNTIME));
+    client_collect();
+    const unsigned cbids[] = {CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_ptsz_v7000,
+                              CUPTI_RUNTIME_TRACE_CBID_cudaMemset_ptds_v7000,
+                              CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_ptsz_v13000};
+    assert_int_equal(client_count(CUPTI_ACTIVITY_KIND_RUNTIME), 3);
+    for (size_t i = 0; i < 3; i++) assert_int_equal(client_record(CUPTI_ACTIVITY_KIND_RUNTIME, i)->api.cbid, cbids[i]);
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(client_record(CUPTI_ACTIVITY_KIND_MEMSET, i)->fill.streamId, stream);
+    assert_int_equal(client_record(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 0)->kernel.streamId, stream);
+    OK(cudaFree(x));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(by_nvcc, client_reset),
         cmocka_unit_test_setup(by_function, client_reset),
+        cmocka_unit_test_setup(latency, client_reset),
+        cmocka_unit_test_setup(per_thread_stream, client_reset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
