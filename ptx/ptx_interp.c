@@ -142,7 +142,8 @@ static int advance(struct ptx_thread *t) {
                 return -1;
             }
             run->executed++;
-            if (!guarded_off(t, i)) step = opcode[i->op] ? opcode[i->op](t, i) : ptx_fail_here(t, i);
+            if (!guarded_off(t, i))
+                step = opcode[i->op] && i->type != PTX_B128 ? opcode[i->op](t, i) : ptx_fail_here(t, i);
         }
         if (step == PTX_STEP_FAULT) return -1;
         if (step == PTX_STEP_WAIT) return 0;

@@ -63,7 +63,7 @@ static bool compare_ints(enum ptx_type type, enum ptx_compare c, uint64_t a, uin
 }
 
 static bool compare(const struct ptx_instr *i, enum ptx_type type, uint64_t a, uint64_t b) {
-    if (ptx_type_kind(type) != PTX_KIND_F) {
+    if (!ptx_format_of(type)) {
         unsigned bits = ptx_type_bits(type);
         bool s = ptx_type_kind(type) == PTX_KIND_S;
         return compare_ints(type, i->compare, s ? ptx_sign(a, bits) : a, s ? ptx_sign(b, bits) : b);
@@ -106,7 +106,7 @@ enum ptx_step ptx_x_setp(struct ptx_thread *t, const struct ptx_instr *i) {
 
 /* What "true" is in the destination's type. */
 static uint64_t truth(enum ptx_type type, unsigned bits) {
-    return ptx_type_kind(type) == PTX_KIND_F ? ptx_from_double(type, 1, PTX_RN) : ptx_bits(UINT64_MAX, bits);
+    return ptx_format_of(type) ? ptx_from_double(type, 1, PTX_RN) : ptx_bits(UINT64_MAX, bits);
 }
 
 enum ptx_step ptx_x_set(struct ptx_thread *t, const struct ptx_instr *i) {

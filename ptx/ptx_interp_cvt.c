@@ -167,7 +167,7 @@ static enum ptx_step convert_pair(struct ptx_thread *t, const struct ptx_instr *
 enum ptx_step ptx_x_cvt(struct ptx_thread *t, const struct ptx_instr *i) {
     if (i->round == PTX_RS) return ptx_fail_here(t, i);
     if (ptx_type_kind(i->type) == PTX_KIND_X2) return convert_pair(t, i);
-    if (i->type2 == PTX_TF32 || (is_float(i->type2) && !ptx_format_of(i->type2))) return ptx_fail_here(t, i);
+    if (is_float(i->type2) ? !ptx_format_of(i->type2) : i->type == PTX_TF32) return ptx_fail_here(t, i);
     uint64_t r;
     if (is_float(i->type2)) {
         double d = source(t, i, 0);

@@ -144,6 +144,7 @@ uint64_t ptx_float(const struct ptx_instr *i, enum ptx_type type, uint64_t a, ui
 }
 
 enum ptx_step ptx_x_testp(struct ptx_thread *t, const struct ptx_instr *i) {
+    if (!ptx_format_of(i->type)) return ptx_fail_here(t, i);
     uint64_t v = ptx_get(t, &i->src[0], i->type);
     double d = ptx_to_double(i->type, v);
     bool subnormal = ptx_is_subnormal(i->type, v), r = false;

@@ -106,7 +106,9 @@ static enum ptx_type widened(enum ptx_type type) {
 enum ptx_step ptx_x_arith(struct ptx_thread *t, const struct ptx_instr *i) {
     enum ptx_type type = i->type, half = ptx_half_type(type), result = type;
     if (i->modifiers & PTX_M_CC) return ptx_x_carry(t, i);
-    if (i->type2 || (half == PTX_NONE && ptx_type_kind(type) == PTX_KIND_X2)) return ptx_fail_here(t, i);
+    if (i->type2 || (half == PTX_NONE && ptx_type_kind(type) == PTX_KIND_X2) ||
+        (ptx_type_kind(type) == PTX_KIND_F && !ptx_format_of(type)))
+        return ptx_fail_here(t, i);
     uint64_t v[3] = {0};
     for (int k = 0; k < i->srcs && k < 3; k++) {
         bool sum = k == 2 && i->modifiers & PTX_M_WIDE;

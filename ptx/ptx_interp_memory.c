@@ -46,6 +46,11 @@ unsigned char *ptx_param_bytes(struct ptx_thread *t, int32_t var) {
     return a & PARAM_LOCAL ? t->local + (a - PARAM_LOCAL) : (unsigned char *)(uintptr_t)t->m->run->params + a;
 }
 
+bool ptx_param_may_change(struct ptx_thread *t, int32_t var) {
+    const struct ptx_var *v = ptx_var_of(t->m->run->module, ptx_top(t)->f, var);
+    return v->space == PTX_PARAM && param_address(t, var) & PARAM_LOCAL;
+}
+
 static uint64_t var_address(struct ptx_thread *t, int32_t var, const struct ptx_var *v) {
     switch (v->space) {
     case PTX_SHARED:
@@ -244,7 +249,7 @@ static uint64_t combine_any(const struct ptx_instr *i, uint64_t old, uint64_t b,
 enum ptx_step ptx_x_atom(struct ptx_thread *t, const struct ptx_instr *i) {
     unsigned n = elements(i), each = ptx_type_bytes(i->type);
     unsigned char *p;
-    if (each > 8) return ptx_fail_here(t, i);
+    if (each > 8 || (ptx_type_kind(i->type) == PTX_KIND_F && !ptx_format_of(i->type))) return ptx_fail_here(t, i);
     if (ptx_place(t, i, &i->src[0], i->space, n * each, n * each, PTX_P_READS | PTX_P_WRITES | PTX_P_ATOMIC, &p))
         return PTX_STEP_FAULT;
     for (unsigned k = 0; k < n; k++) {

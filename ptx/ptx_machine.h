@@ -106,6 +106,7 @@ uint64_t ptx_load(const unsigned char *p, unsigned bytes);
 void ptx_store(unsigned char *p, unsigned bytes, uint64_t value);
 /* Where the variable's bytes are for this thread, of a .param variable (a call's, or the function's own). */
 unsigned char *ptx_param_bytes(struct ptx_thread *t, int32_t var);
+bool ptx_param_may_change(struct ptx_thread *t, int32_t var); /* it is a .param variable, and not the kernel's */
 
 /* ---- numbers: ptx_interp_round.c ---- */
 struct ptx_format {
