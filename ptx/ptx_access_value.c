@@ -117,17 +117,19 @@ static int32_t unite(struct value *items, int32_t count, int32_t sum) {
 }
 
 static int32_t join_sets(struct analysis *a, struct value x, struct value y, int32_t sum) {
-    struct {
-        struct base_set head;
-        struct value item[2 * ACCESS_MAX_SET];
-    } set;
-    memset(&set.head, 0, sizeof set.head);
-    int32_t count = add_items(a, y, set.item, add_items(a, x, set.item, 0));
-    qsort(set.item, (size_t)count, sizeof *set.item, compare_items);
-    count = unite(set.item, count, sum);
+    struct value item[2 * ACCESS_MAX_SET];
+    struct { /* a struct base_set at its longest */
+        int32_t count, pad;
+        struct value item[ACCESS_MAX_SET];
+    } set = {0};
+    int32_t count = add_items(a, y, item, add_items(a, x, item, 0));
+    qsort(item, (size_t)count, sizeof *item, compare_items);
+    count = unite(item, count, sum);
     if (count > ACCESS_MAX_SET) return access_unknown(a);
-    set.head.count = count;
-    int32_t n = number_of(a, &a->sets, &set, (uint32_t)(sizeof set.head + (size_t)count * sizeof *set.item));
+    set.count = count;
+    memcpy(set.item, item, (size_t)count * sizeof *item);
+    int32_t n =
+        number_of(a, &a->sets, &set, (uint32_t)(offsetof(struct base_set, item) + (size_t)count * sizeof *item));
     return access_value(a, (struct base){BASE_SET, n, 0}, 0);
 }
 
