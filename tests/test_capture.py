@@ -2,7 +2,7 @@
 
 The first part runs programs/preload_launch.c, which makes its fat binaries by hand and launches what they hold by every
 route, on a stand-in that answers as the program says: the expected values are the numbers in the program's source."""
-import json, os, shutil, struct, subprocess
+import json, os, shutil, struct, subprocess, sys
 import pytest
 from conftest import BUILD, TOP, run
 from test_preload import LIB, Trace, fake, listing, plain, traced  # noqa: F401 (fixtures)
@@ -211,6 +211,17 @@ def test_a_library_that_registers_before_ours_is_loaded(nvcc_program):
                      LEFT JOIN module m ON m.id = k.module WHERE k.name LIKE '%plugin%'""") == [
         {'name': '_Z13of_the_pluginPii', 'modules': 1, 'path': plugin, 'why': None, 'unknown': 0}]
     assert t.one('SELECT count(*) FROM launch') == 6 and t.one('SELECT count(*) FROM ptx') == 2
+
+
+def test_a_private_library_in_python(tmp_path):
+    """The interpreter knows no CUDA; ctypes opens the library, and its runtime with it, RTLD_LOCAL. Registration comes in its constructor."""
+    plugin = os.path.join(BUILD, 'tests', 'capture_plugin.so')
+    r = run(sys.executable, '-c', f'import ctypes; print(ctypes.CDLL("{plugin}").plugin_launch(5))',
+            env={'LD_LIBRARY_PATH': VGPU, 'LD_PRELOAD': LIB, 'ACCT_OUTPUT': str(tmp_path / 't.db')})
+    assert (r.returncode, r.stdout, r.stderr) == (0, '0\n', '')
+    t = Trace(tmp_path / 't.db')
+    assert t.rows('SELECT k.name, count(l.args) AS n FROM launch l JOIN kernel k ON k.id = l.kernel') == [{'name': '_Z13of_the_pluginPii', 'n': 5}]
+    assert t.rows('SELECT path, why FROM module') == [{'path': os.path.realpath(plugin), 'why': None}]
 
 
 @pytest.mark.parametrize('args', [('values',), ('loop', 1000), ('threads', 4, 200)])
