@@ -121,9 +121,9 @@ static enum ptx_step print(struct ptx_thread *t, const struct ptx_instr *i) {
 /* __assertfail(message, file, line, function, bytes of a char) */
 static enum ptx_step assert_failed(struct ptx_thread *t, const struct ptx_instr *i) {
     if (i->srcs < 4) return ptx_fail_here(t, i);
-    const char *message = text_at(t, i, argument(t, &i->src[0], 8), 80),
-               *file = text_at(t, i, argument(t, &i->src[1], 8), 60),
-               *function = text_at(t, i, argument(t, &i->src[3], 8), 80);
+    const char *message = text_at(t, i, argument(t, &i->src[0], 8), 300),
+               *file = text_at(t, i, argument(t, &i->src[1], 8), 300),
+               *function = text_at(t, i, argument(t, &i->src[3], 8), 300);
     return ptx_fail(t, i, PTX_FAULT_ASSERT, "%.300s:%u: %.300s: Assertion `%.300s` failed.", file ? file : "?",
                     (unsigned)argument(t, &i->src[2], 4), function ? function : "?", message ? message : "?");
 }
