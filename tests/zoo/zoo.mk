@@ -29,3 +29,5 @@ $(BUILD)/tests/ptx_exec: $(call objs,tests/support/ptx_exec.c) $(PTX_RUN)
 	$(SAY) "  LINK $@"
 	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(PTX_LIBS)
 TEST_PROGRAMS += $(BUILD)/tests/ptx_exec
+UNIT_test_ptx_access_zoo = $(ZOO_OBJ) $(call objs,tests/zoo/zoo_interpret.c) $(PTX_OBJ) | $(ZOO_PTX)
+LIBS_test_ptx_access_zoo = $(PTX_LIBS)
