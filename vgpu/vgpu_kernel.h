@@ -32,6 +32,8 @@ struct vgpu_host {
     uint64_t (*allocate)(struct vgpu_frame *frame, uint64_t bytes); /* device-side malloc */
     void (*release)(struct vgpu_frame *frame, uint64_t address);
     uint64_t (*clock)(struct vgpu_frame *frame); /* ns */
+    /* bar.arrive: as barrier, but the warp goes on at once. `threads` is given. */
+    void (*arrive)(struct vgpu_frame *frame, uint32_t warp, uint32_t id, uint32_t threads, uint32_t mask);
 };
 
 /* A block under way. The runtime fills it; compiled code reads it only. Offsets are part of compiled code: a change

@@ -93,7 +93,7 @@ static void go_on(struct vgpu_fibers *f, struct fiber *own) {
 }
 
 static bool complete(const struct vgpu_fibers *f, const struct barrier *b) {
-    return b->waiting && (b->wanted ? b->arrived >= b->wanted : b->waiting == f->live);
+    return b->wanted ? b->arrived >= b->wanted : b->waiting && b->waiting == f->live;
 }
 
 static void release(struct vgpu_fibers *f, struct barrier *b) {
@@ -125,7 +125,7 @@ static uint32_t wait_at(struct vgpu_frame *frame, uint32_t warp, uint32_t id, ui
     struct vgpu_fibers *f = w->fibers;
     struct barrier *b = &f->barrier[id % BARRIERS];
     uint32_t bit = 1u << warp;
-    if (!b->waiting) b->wanted = (threads + VGPU_WARP - 1) / VGPU_WARP * VGPU_WARP;
+    if (!b->arrived) b->wanted = (threads + VGPU_WARP - 1) / VGPU_WARP * VGPU_WARP;
     b->waiting |= bit;
     b->arrived += VGPU_WARP;
     b->count += count;
@@ -133,6 +133,16 @@ static uint32_t wait_at(struct vgpu_frame *frame, uint32_t warp, uint32_t id, ui
     if (complete(f, b)) release(f, b);
     if (!(f->runnable & bit)) go_on(f, &f->fiber[warp]);
     return f->counted[warp];
+}
+
+/* Counted, not waiting: the barrier opens for those who wait when enough have come. */
+static void arrive(struct vgpu_frame *frame, uint32_t warp, uint32_t id, uint32_t threads, uint32_t mask) {
+    struct vgpu_worker *w = frame->runtime;
+    struct barrier *b = &w->fibers->barrier[id % BARRIERS];
+    (void)warp, (void)mask;
+    if (!b->arrived) b->wanted = (threads + VGPU_WARP - 1) / VGPU_WARP * VGPU_WARP;
+    b->arrived += VGPU_WARP;
+    if (complete(w->fibers, b)) release(w->fibers, b);
 }
 
 static void barrier(struct vgpu_frame *frame, uint32_t warp, uint32_t id, uint32_t threads, uint32_t mask) {
@@ -283,4 +293,5 @@ const struct vgpu_host vgpu_host_calls = {.barrier = barrier,
                                           .trap = trap,
                                           .allocate = allocate,
                                           .release = release_memory,
-                                          .clock = clock_ns};
+                                          .clock = clock_ns,
+                                          .arrive = arrive};

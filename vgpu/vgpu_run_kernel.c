@@ -84,7 +84,7 @@ static void compile(struct vgpu_kernel *k, const struct ptx_module *m) {
     if (k->compiled)
         k->local_bytes = k->code.local_bytes;
     else
-        vgpu_say("kernel %s is interpreted, not compiled (slow): %s", k->name, why);
+        vgpu_say("kernel %s is interpreted, not compiled (slow): %.*s", k->name, (int)strcspn(why, "\n"), why);
 }
 
 cudaError_t vgpu_kernel_study(struct vgpu_kernel *k, const struct ptx_module *m) {

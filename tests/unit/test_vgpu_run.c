@@ -103,6 +103,30 @@ static void named_barriers_are_apart(void **state) {
     assert_int_equal(vgpu_refused, 0);
 }
 
+/* A producer waits for its slot to be empty and says that it is full; it never waits for that to be seen. */
+static void hands_over(struct vgpu_frame *f, uint32_t warp) {
+    uint32_t *slot = (uint32_t *)(void *)f->shared, *sum = argument_of(f);
+    for (uint32_t r = 0; r < ROUNDS; r++) {
+        if (!warp) {
+            f->host->barrier(f, warp, 2, 64, ~0u); /* empty */
+            *slot = r;
+            f->host->arrive(f, warp, 1, 64, ~0u); /* full */
+        } else {
+            f->host->arrive(f, warp, 2, 64, ~0u);
+            f->host->barrier(f, warp, 1, 64, ~0u);
+            *sum += *slot;
+        }
+    }
+}
+
+static void arriving_does_not_wait(void **state) {
+    (void)state;
+    uint32_t sum = 0;
+    launch(NULL, hands_over, 1, 64, 64, &sum);
+    assert_int_equal(sum, ROUNDS * (ROUNDS - 1) / 2);
+    assert_int_equal(vgpu_refused, 0);
+}
+
 /* Odd warps end at once, and warp 0 after its first barrier: the others go on without them. */
 static void leaves(struct vgpu_frame *f, uint32_t warp) {
     uint32_t *passed = argument_of(f);
@@ -348,6 +372,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(all_warps_meet, after),
         cmocka_unit_test_teardown(named_barriers_are_apart, after),
+        cmocka_unit_test_teardown(arriving_does_not_wait, after),
         cmocka_unit_test_teardown(warps_that_ended_are_not_waited_for, after),
         cmocka_unit_test_teardown(barrier_counts_predicates, after),
         cmocka_unit_test_teardown(deadlock_is_an_error, after),
