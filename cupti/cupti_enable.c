@@ -93,6 +93,8 @@ int cupti_push_slow(struct cupti_page *p, uint64_t external) {
 }
 
 void cupti_pop_slow(void) {
+    struct cupti_state *s = cupti_state();
     uint64_t last;
     cupti_api.cuptiActivityPopExternalCorrelationId(CUPTI_OUR_KIND, &last);
+    if (!atomic_load_explicit(&s->used, memory_order_relaxed)) cupti_used();
 }

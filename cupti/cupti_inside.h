@@ -126,11 +126,14 @@ struct cupti_state {
     _Atomic uint32_t want_end;    /* 1: the helper is to end */
     _Atomic uint32_t ended;       /* futex */
     _Atomic uint32_t exiting;     /* the program has begun to exit */
+    _Atomic uint32_t used;        /* a marked call has returned: CUDA is initialised */
     uint32_t pid;                 /* of the process that started it */
     struct cupti_outcome outcome; /* written before step is READY or REFUSED */
 };
 struct cupti_state *cupti_state(void); /* NULL: none */
 void cupti_wake_helper(struct cupti_state *s);
+/* The first marked call has returned. In the program's thread. */
+void cupti_used(void);
 
 static inline uint64_t cupti_now(void) {
     struct timespec t;

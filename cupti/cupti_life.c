@@ -5,9 +5,10 @@
  * program from exiting; and only a thread of our own may wait for room in a ring. Threads that CUPTI creates inherit
  * its blocked signals. It has a ring of its own and ends with cupti_stop, or at once if there is no CUPTI.
  *
- * Exit: CUPTI has to be asked for the rest while it still lives, which is in an exit handler registered after it was
- * opened; calls after that (exit handlers and destructors of the program) are fetched once more when this library's
- * own destructor runs. cupti_stop comes after all that, calls CUPTI no more, and ends the helper. */
+ * Exit: CUPTI has to be asked for the rest while it and the driver still live, which is in an exit handler registered
+ * after theirs: once CUPTI is there, and again when the first marked call has returned, which has initialised CUDA if
+ * nothing had. Calls after that (exit handlers and destructors of the program) are fetched once more when this
+ * library's own destructor runs. cupti_stop comes after all that, calls CUPTI no more, and ends the helper. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -243,16 +244,26 @@ static void fetch_the_rest(struct cupti_state *s) {
     errno = saved;
 }
 
+/* Calls were marked after the last flush for exit. */
+static int called_since(struct cupti_state *s) {
+    return atomic_load_explicit(&s->page.active, memory_order_relaxed) != 0;
+}
+
 static void flush_at_exit(int status, void *unused) {
     struct cupti_state *s = ours();
     (void)status, (void)unused;
-    if (s) fetch_the_rest(s);
+    if (s && (!atomic_load_explicit(&s->exiting, memory_order_acquire) || called_since(s))) fetch_the_rest(s);
+}
+
+void cupti_used(void) {
+    struct cupti_state *s = cupti_state();
+    if (!atomic_exchange_explicit(&s->used, 1, memory_order_relaxed)) on_exit(flush_at_exit, NULL);
 }
 
 /* Only where the program made calls in its own exit handlers, so that CUDA was still alive then. */
 __attribute__((destructor)) static void flush_at_unload(void) {
     struct cupti_state *s = ours();
-    if (s && atomic_load_explicit(&s->page.active, memory_order_relaxed)) fetch_the_rest(s);
+    if (s && called_since(s)) fetch_the_rest(s);
 }
 
 void cupti_stop(void) {

@@ -270,6 +270,13 @@ def test_what_has_not_ended_comes_at_exit(scripted):
     every_op_has_its_time(t)
 
 
+def test_the_rest_comes_before_the_driver_goes(scripted):
+    """The driver's own exit handler is registered at the first call, after CUPTI was opened."""
+    t = scripted.go('sets', '100', script=EAGER + ' incomplete=1 dies=1')
+    assert times(t) == 100
+    every_op_has_its_time(t)
+
+
 def test_a_flush_that_hangs_keeps_no_program(scripted):
     begun = time.time()
     got = run(MEMSETS, 'sets', '10', env=scripted.env('hang=cuptiActivityFlushAll hang_ms=60000', ACCT_EXIT_TIMEOUT='500'))

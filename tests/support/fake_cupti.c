@@ -59,12 +59,19 @@ __attribute__((constructor)) static void read_script(void) {
         NUMBER(longer);
         NUMBER(lose);
         NUMBER(stray_record);
+        NUMBER(dies);
     }
+}
+
+static _Atomic int dead;
+static void die(void) {
+    dead = 1;
 }
 
 static CUptiResult enter(const char *function) {
     if (!strcmp(fake_cupti.hang, function)) usleep((useconds_t)fake_cupti.hang_ms * 1000);
     if (owner && owner != getpid()) violation("called in a forked child");
+    if (dead) return CUPTI_ERROR_NOT_INITIALIZED;
     return strcmp(fake_cupti.fail, function) ? CUPTI_SUCCESS : (CUptiResult)fake_cupti.error;
 }
 #define ENTER                                \
@@ -259,6 +266,7 @@ EXPORT CUptiResult CUPTIAPI cuptiActivityEnableRuntimeApi(CUpti_CallbackId id, u
 
 EXPORT CUptiResult CUPTIAPI cuptiActivityPushExternalCorrelationId(CUpti_ExternalCorrelationKind kind, uint64_t id) {
     ENTER;
+    if (fake_cupti.dies == 1 && ++fake_cupti.dies == 2) atexit(die);
     if (depth == 16) return CUPTI_ERROR_OUT_OF_MEMORY;
     stack[depth].kind = kind;
     stack[depth++].id = id;

@@ -18,6 +18,7 @@ struct fake_cupti {
     _Atomic int zero_times; /* that kernel's times are 0 */
     _Atomic int longer;     /* that kernel's record is longer by so many bytes, as a newer CUPTI's */
     _Atomic int lose;       /* every so-manieth record is dropped */
+    _Atomic int dies;       /* the first marked call registers an exit handler, after which all functions fail */
     _Atomic int
         stray_record; /* cuptiActivityGetNextRecord leads astray: 1 out of the buffer, 2 round and round, 3 over its end
                        */
