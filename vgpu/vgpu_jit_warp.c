@@ -256,15 +256,13 @@ static void barrier(struct jit_gen *g, const struct ptx_instr *i) {
     bool red = i->sub >= PTX_SUB_BAR_RED_POPC && i->sub <= PTX_SUB_BAR_RED_OR;
     int32_t numbers = i->srcs - (red ? 1 : 0);
     if (i->sub == PTX_SUB_BAR_WARP) return; /* lanes are in step */
-    if (i->sub == PTX_SUB_BAR_ARRIVE) {
-        jit_fail(g, "bar.arrive is not implemented");
-        return;
-    }
     LLVMValueRef id = numbers > 0 ? single(g, &i->src[0], 32) : one(g, 0);
     LLVMValueRef threads = numbers > 1 ? single(g, &i->src[1], 32) : one(g, 0);
     LLVMValueRef args[] = {g->frame, g->warp, id, threads, jit_mask_bits(g), NULL};
     if (!red) {
-        jit_host_call(g, offsetof(struct vgpu_host, barrier), LLVMVoidTypeInContext(g->u->context), args, 5);
+        size_t call =
+            i->sub == PTX_SUB_BAR_ARRIVE ? offsetof(struct vgpu_host, arrive) : offsetof(struct vgpu_host, barrier);
+        jit_host_call(g, call, LLVMVoidTypeInContext(g->u->context), args, 5);
         return;
     }
     LLVMValueRef votes = pred_bits(g, &i->src[i->srcs - 1]), count;
