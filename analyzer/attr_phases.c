@@ -185,14 +185,21 @@ static int reports_loss(const struct at_trace *t, int32_t e, int32_t turn) {
     return of_turn;
 }
 
-/* The loss may be summed up after its gradient is written (d = y - x, then dot(d, d)): still part of the loss, so
- * forward. */
+/* A copy to the host of what the turn, or a report after it, wrote. */
+static int copies_loss(const struct at_trace *t, int32_t e, int32_t turn) {
+    if (t->event[e].kind != AT_D2H) return 0;
+    AT_EACH_ACCESS(t, e, a) if (at_reads(a->mode) && a->writer >= turn) return 1;
+    return 0;
+}
+
+/* The loss may be summed up after its gradient is written (d = y - x, then dot(d, d)), and copied to the host: still
+ * part of the loss, so forward. */
 static void skip_loss_report(const struct at_trace *t, struct at_span *s) {
     if (s->turn < 0 || t->blind) return;
     for (int32_t e = s->first; e < s->last; e++) {
-        if (!at_is_work(&t->event[e])) continue;
-        if (!reports_loss(t, e, s->turn)) return;
-        s->first = e + 1;
+        int work = at_is_work(&t->event[e]);
+        if (work && !reports_loss(t, e, s->turn)) return;
+        if (work || copies_loss(t, e, s->turn)) s->first = e + 1;
     }
 }
 
