@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "acct/fatbin.h"
 #include "trace/collect_rows.h"
 #include "trace/ring.h"
 #include "trace/ring_read.h"
@@ -13,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define SLOTS 64u
+#define SLOTS 128u
 #define BLOB 4096u
 
 static unsigned char *memory, *image;
@@ -24,6 +25,25 @@ static void must(int ok, const char *what) {
     if (ok) return;
     fprintf(stderr, "fuzz_ring: %s\n", what);
     abort();
+}
+
+/* A module whose text comes in two pieces. */
+static void write_pieces(struct ring_writer *w) {
+    static const char text[] = "pieces";
+    struct acct_ev_module *m = ring_begin(w, ACCT_EV_MODULE, sizeof *m, 1);
+    must(m != NULL, "the ring is too small for a module");
+    memset((char *)m + sizeof m->hdr, 0, sizeof *m - sizeof m->hdr);
+    m->number = 7;
+    m->payload_bytes = 6;
+    m->hash = acct_fatbin_hash(text, 6);
+    m->path = ring_text(w, NULL, 0);
+    for (int i = 0; i < 2; i++) {
+        struct acct_ev_module_part *p = ring_begin(w, ACCT_EV_MODULE_PART, sizeof *p, 1);
+        must(p != NULL, "the ring is too small for a piece");
+        p->module = 7;
+        p->offset = 3 * i;
+        p->bytes = ring_text(w, text + 3 * i, 3);
+    }
 }
 
 static void write_image(void) {
@@ -50,6 +70,7 @@ static void write_image(void) {
             memcpy(r + info->fields[i].offset, &text, n);
         }
     }
+    write_pieces(&w);
     ring_commit(&w);
     memcpy(image, memory, bytes);
 }
