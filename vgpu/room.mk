@@ -3,20 +3,18 @@ VGPU_GEN := $(BUILD)/gen/vgpu
 VGPU_BLAS_SRC := $(wildcard vgpu/vgpu_blas_*.c)
 VGPU_STANDIN_SRC := $(wildcard vgpu/vgpu_standin*.c)
 VGPU_JIT_SRC := $(wildcard vgpu/vgpu_jit_*.c)
-VGPU_CUDA_SRC := $(filter-out $(VGPU_BLAS_SRC) $(VGPU_STANDIN_SRC) $(VGPU_JIT_SRC) vgpu/vgpu_tables.c,$(wildcard vgpu/vgpu_*.c))
+VGPU_CUPTI_SRC := $(wildcard vgpu/vgpu_cupti_*.c)
+VGPU_CUDA_SRC := $(filter-out $(VGPU_BLAS_SRC) $(VGPU_STANDIN_SRC) $(VGPU_JIT_SRC) $(VGPU_CUPTI_SRC) vgpu/vgpu_tables.c,$(wildcard vgpu/vgpu_*.c))
 VGPU_BLAS := $(call objs,$(VGPU_BLAS_SRC))
 VGPU_CUDA := $(call objs,$(VGPU_CUDA_SRC))
 VGPU_JIT := $(call objs,$(VGPU_JIT_SRC))
-VGPU_ENGINE := $(VGPU_BLAS) $(VGPU_CUDA) $(VGPU_JIT) $(call objs,vgpu/vgpu_tables.c) $(BUILD)/obj/gen/vgpu/vgpu_cudart_table.o $(BUILD)/obj/gen/vgpu/vgpu_cublas_table.o
+VGPU_CUPTI := $(call objs,$(VGPU_CUPTI_SRC))
+VGPU_TABLES := $(call objs,vgpu/vgpu_tables.c) $(foreach l,cudart cublas cupti,$(BUILD)/obj/gen/vgpu/vgpu_$(l)_table.o)
+VGPU_ENGINE := $(VGPU_BLAS) $(VGPU_CUDA) $(VGPU_JIT) $(VGPU_CUPTI) $(VGPU_TABLES)
 VGPU_STANDIN := $(BUILD)/obj/vgpu/vgpu_standin.o
 VGPU_OWN := $(BUILD)/obj/vgpu/vgpu_standin_cudart.o
-VGPU_GENERATED := $(foreach l,cudart cublas,$(foreach s,standin missing table,$(BUILD)/obj/gen/vgpu/vgpu_$(l)_$(s).o))
-VGPU_LIBS := $(BUILD)/vgpu/libcudart.so.13 $(BUILD)/vgpu/libcublas.so.13 $(BUILD)/vgpu/libacct-vgpu.so
-VGPU_CUPTI := $(call objs,$(wildcard vgpu/vgpu_cupti_*.c))
-VGPU_CUDA := $(filter-out $(VGPU_CUPTI),$(VGPU_CUDA))
-VGPU_ENGINE += $(BUILD)/obj/gen/vgpu/vgpu_cupti_table.o
-VGPU_GENERATED += $(foreach s,standin missing table,$(BUILD)/obj/gen/vgpu/vgpu_cupti_$(s).o)
-VGPU_LIBS += $(BUILD)/vgpu/libcupti.so.13
+VGPU_GENERATED := $(foreach l,cudart cublas cupti,$(foreach s,standin missing table,$(BUILD)/obj/gen/vgpu/vgpu_$(l)_$(s).o))
+VGPU_LIBS := $(BUILD)/vgpu/libcudart.so.13 $(BUILD)/vgpu/libcublas.so.13 $(BUILD)/vgpu/libcupti.so.13 $(BUILD)/vgpu/libacct-vgpu.so
 ALL += $(VGPU_LIBS)
 
 # In the engine all is hidden but vgpu_engine; the stand-ins' exports are in their version scripts.
@@ -58,14 +56,10 @@ $(BUILD)/vgpu/libcudart.so.13: $(VGPU_STANDIN) $(VGPU_OWN) $(BUILD)/obj/gen/vgpu
 	@mkdir -p $(@D)
 	$(SAY) "  LINK $@"
 	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-soname,$(@F) -Wl,--version-script=$(VGPU_GEN)/vgpu_cudart.map $(filter %.o,$^) -o $@
-$(BUILD)/vgpu/libcublas.so.13: $(VGPU_STANDIN) $(BUILD)/obj/gen/vgpu/vgpu_cublas_standin.o $(BUILD)/obj/gen/vgpu/vgpu_cublas_missing.o $(VGPU_GEN)/vgpu_cublas.map
+$(BUILD)/vgpu/libcublas.so.13 $(BUILD)/vgpu/libcupti.so.13: $(BUILD)/vgpu/lib%.so.13: $(VGPU_STANDIN) $(BUILD)/obj/gen/vgpu/vgpu_%_standin.o $(BUILD)/obj/gen/vgpu/vgpu_%_missing.o $(VGPU_GEN)/vgpu_%.map
 	@mkdir -p $(@D)
 	$(SAY) "  LINK $@"
-	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-soname,$(@F) -Wl,--version-script=$(VGPU_GEN)/vgpu_cublas.map $(filter %.o,$^) -o $@
-$(BUILD)/vgpu/libcupti.so.13: $(VGPU_STANDIN) $(BUILD)/obj/gen/vgpu/vgpu_cupti_standin.o $(BUILD)/obj/gen/vgpu/vgpu_cupti_missing.o $(VGPU_GEN)/vgpu_cupti.map
-	@mkdir -p $(@D)
-	$(SAY) "  LINK $@"
-	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-soname,$(@F) -Wl,--version-script=$(VGPU_GEN)/vgpu_cupti.map $(filter %.o,$^) -o $@
+	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-soname,$(@F) -Wl,--version-script=$(VGPU_GEN)/vgpu_$*.map $(filter %.o,$^) -o $@
 .PHONY: vgpu
 vgpu: $(VGPU_LIBS)
 
