@@ -21,11 +21,14 @@ enum jit_kind {
     JIT_SCALAR,  /* base + lane * stride */
     JIT_VARYING, /* 32 values */
 };
+enum jit_origin { JIT_ORIGIN_NONE, JIT_CTAID_X, JIT_NTID_X, JIT_TID_X, JIT_BLOCK_START /* ctaid.x * ntid.x */ };
 struct jit_shape {
     uint8_t kind;     /* enum jit_kind */
     bool constant;    /* `value`, everywhere */
-    bool bounded;     /* base + lane * stride does not wrap, and is not negative */
+    bool bounded;     /* base + lane * stride does not wrap, and is not negative as a number of 32 bits with a sign */
     bool maybe;       /* varying, but most likely base + lane * stride */
+    uint8_t zeros;    /* low bits of the base that are 0 */
+    uint8_t origin;   /* enum jit_origin */
     int64_t stride;   /* wraps with the register's width */
     uint64_t differs; /* bits in which lanes may differ */
     uint64_t value;
@@ -67,7 +70,7 @@ struct jit_unit {
     LLVMValueRef access_group, loop_id; /* metadata of parallel loops */
     LLVMValueRef *callees;              /* device functions, by number in the module */
     unsigned lanes;
-    bool aligned; /* warp mode: tid.x of a warp is a multiple of 32 plus the lane */
+    bool aligned; /* warp mode: ntid.x is a multiple of 32, and the grid has fewer than 2^31 threads along x */
     bool failed;
     char *error;
     size_t error_len;
@@ -198,6 +201,7 @@ int jit_roots(struct jit_gen *g);
 int32_t jit_variable_root(struct jit_gen *g, const struct ptx_operand *o); /* of the variable it names */
 bool jit_divergent_guard(struct jit_gen *g, const struct ptx_instr *i);
 bool jit_scalar_result(struct jit_gen *g, const struct ptx_instr *i); /* its destinations are kept as one number */
+bool jit_scalar_sources(struct jit_gen *g, const struct ptx_instr *i);
 
 /* vgpu_jit_address.c */
 struct jit_address {

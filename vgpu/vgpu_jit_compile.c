@@ -1,7 +1,7 @@
 /* vgpu_jit: a kernel's LLVM module, compiled or taken from the cache.
  *
- * Loop mode: one function of the block. Warp mode: two of the warp, one where tid.x of a warp is a multiple of 32 plus
- * the lane (one-dimensional blocks, or rows of a multiple of 32), one for all others; which runs is decided at its
+ * Loop mode: one function of the block. Warp mode: two of the warp, one for blocks whose rows are a multiple of 32
+ * threads (a warp's tid.x is then a multiple of 32 plus the lane), one for all others; which runs is decided at its
  * entry. The cache's key is the unoptimised module itself with LLVM's version and the processor's features, so whatever
  * changes the code changes the key. */
 #include "vgpu/vgpu_jit.h"
@@ -96,20 +96,22 @@ static LLVMValueRef frame_word(struct jit_unit *u, LLVMValueRef frame, size_t of
     return LLVMBuildLoad2(u->builder, i32, LLVMBuildBitCast(u->builder, p, LLVMPointerType(i32, 0), ""), "");
 }
 
-/* Which of the two: rows of a multiple of 32 threads, or one row. */
+/* Which of the two: rows of a multiple of 32 threads, and ctaid.x * ntid.x + tid.x is a positive int. */
 static void make_choice(struct jit_unit *u, LLVMValueRef fn, LLVMValueRef aligned, LLVMValueRef general) {
     LLVMTypeRef i32 = LLVMInt32TypeInContext(u->context);
     LLVMBuilderRef b = u->builder;
     LLVMBasicBlockRef entry = LLVMAppendBasicBlockInContext(u->context, fn, ""),
                       yes = LLVMAppendBasicBlockInContext(u->context, fn, ""),
                       no = LLVMAppendBasicBlockInContext(u->context, fn, "");
-    LLVMValueRef args[2] = {LLVMGetParam(fn, 0), LLVMGetParam(fn, 1)}, n[3], zero = LLVMConstInt(i32, 0, false);
+    LLVMValueRef args[2] = {LLVMGetParam(fn, 0), LLVMGetParam(fn, 1)}, n[2], zero = LLVMConstInt(i32, 0, false);
     LLVMPositionBuilderAtEnd(b, entry);
-    for (unsigned a = 0; a < 3; a++) n[a] = frame_word(u, args[0], offsetof(struct vgpu_frame, block) + 4 * a);
+    n[0] = frame_word(u, args[0], offsetof(struct vgpu_frame, block));
+    n[1] = frame_word(u, args[0], offsetof(struct vgpu_frame, grid));
     LLVMValueRef low = LLVMBuildAnd(b, n[0], LLVMConstInt(i32, JIT_LANES - 1, false), "");
-    LLVMValueRef rows = LLVMBuildMul(b, n[1], n[2], "");
-    LLVMValueRef good = LLVMBuildOr(b, LLVMBuildICmp(b, LLVMIntEQ, low, zero, ""),
-                                    LLVMBuildICmp(b, LLVMIntEQ, rows, LLVMConstInt(i32, 1, false), ""), "");
+    LLVMTypeRef i64 = LLVMInt64TypeInContext(u->context);
+    LLVMValueRef threads = LLVMBuildMul(b, LLVMBuildZExt(b, n[0], i64, ""), LLVMBuildZExt(b, n[1], i64, ""), "");
+    LLVMValueRef few = LLVMBuildICmp(b, LLVMIntULT, threads, LLVMConstInt(i64, UINT64_C(1) << 31, false), "");
+    LLVMValueRef good = LLVMBuildAnd(b, LLVMBuildICmp(b, LLVMIntEQ, low, zero, ""), few, "");
     LLVMBuildCondBr(b, good, yes, no);
     LLVMTypeRef p = LLVMPointerType(LLVMInt8TypeInContext(u->context), 0), types[2] = {p, i32};
     LLVMTypeRef t = LLVMFunctionType(LLVMVoidTypeInContext(u->context), types, 2, false);

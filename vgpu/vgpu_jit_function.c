@@ -79,10 +79,11 @@ static uint32_t deepest(const struct ptx_module *m, const struct ptx_function *f
         return 0;
     }
     for (int32_t i = 0; i < f->instr_count; i++) {
-        if (f->instrs[i].op != PTX_OP_CALL || f->instrs[i].callee < 0) continue;
+        if (f->instrs[i].op != PTX_OP_CALL) continue;
+        if (f->instrs[i].callee < 0) *recursive = true; /* through a pointer: to whatever depth */
+        if (*recursive) break;
         uint32_t b = deepest(m, &m->functions[f->instrs[i].callee], depth + 1, recursive);
         if (b > below) below = b;
-        if (*recursive) break;
     }
     return ((f->local_bytes + 15) & ~15u) + below;
 }
@@ -238,7 +239,7 @@ static void instruction(struct jit_gen *g, const struct ptx_instr *i) {
             LLVMPositionBuilderAtEnd(g->b, then);
         }
     }
-    g->width = jit_scalar_result(g, i) ? 1 : g->u->lanes;
+    g->width = jit_scalar_result(g, i) && jit_scalar_sources(g, i) ? 1 : g->u->lanes;
     jit_instr(g, i);
     if (end) {
         LLVMBuildBr(g->b, end);

@@ -83,13 +83,14 @@ static LLVMValueRef lane_pointer(struct jit_gen *g, LLVMValueRef all, unsigned l
     return LLVMBuildIntToPtr(g->b, p, jit_pointer(g, t), "");
 }
 
-/* In a large function a loop instead, for the sake of the time that compiling takes. */
-static bool large(const struct jit_gen *g) {
-    return g->f->instr_count > 700;
+/* In a large function, in the variant for blocks of odd shapes, and where a row was likely, a loop instead: for the
+ * sake of the time that compiling takes. */
+static bool large(const struct jit_gen *g, const struct access *x) {
+    return g->f->instr_count > 700 || !g->u->aligned || x->a.maybe;
 }
 
 static void gather(struct jit_gen *g, const struct access *x, LLVMValueRef *v) {
-    if (large(g)) {
+    if (large(g, x)) {
         struct jit_each e;
         LLVMValueRef at = jit_spill(g, jit_addresses(g, &x->a)), room[8];
         for (unsigned k = 0; k < x->n; k++) room[k] = jit_room(g, x->type);
@@ -118,7 +119,7 @@ static void gather(struct jit_gen *g, const struct access *x, LLVMValueRef *v) {
 }
 
 static void scatter(struct jit_gen *g, const struct access *x, LLVMValueRef *v) {
-    if (large(g)) {
+    if (large(g, x)) {
         struct jit_each e;
         LLVMValueRef at = jit_spill(g, jit_addresses(g, &x->a)), room[8];
         for (unsigned k = 0; k < x->n; k++) room[k] = jit_spill(g, v[k]);

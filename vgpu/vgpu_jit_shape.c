@@ -11,7 +11,11 @@ static const struct jit_shape SHAPE_UNIFORM = {.kind = JIT_SCALAR};
 
 static struct jit_shape shape_constant(uint64_t v, unsigned bits) {
     if (bits < 64) v &= (UINT64_C(1) << bits) - 1;
-    return (struct jit_shape){.kind = JIT_SCALAR, .constant = true, .value = v, .bounded = !(v >> (bits - 1) & 1)};
+    return (struct jit_shape){.kind = JIT_SCALAR,
+                              .constant = true,
+                              .value = v,
+                              .bounded = v <= INT32_MAX,
+                              .zeros = v ? (uint8_t)__builtin_ctzll(v) : 63};
 }
 
 static struct jit_shape shape_varying(uint64_t differs) {
@@ -21,7 +25,8 @@ static struct jit_shape shape_varying(uint64_t differs) {
 
 static bool same(const struct jit_shape *a, const struct jit_shape *b) {
     return a->kind == b->kind && a->constant == b->constant && a->bounded == b->bounded && a->maybe == b->maybe &&
-           a->stride == b->stride && a->differs == b->differs && a->value == b->value;
+           a->stride == b->stride && a->differs == b->differs && a->value == b->value && a->zeros == b->zeros &&
+           a->origin == b->origin;
 }
 
 static struct jit_shape meet(struct jit_shape a, struct jit_shape b) {
@@ -30,7 +35,8 @@ static struct jit_shape meet(struct jit_shape a, struct jit_shape b) {
     if (a.kind == JIT_VARYING || b.kind == JIT_VARYING || a.stride != b.stride) {
         struct jit_shape v = shape_varying(a.differs | b.differs);
         v.kind = JIT_VARYING;
-        v.maybe = a.stride == b.stride && a.stride && (a.maybe || b.maybe);
+        v.maybe =
+            a.stride == b.stride && a.stride && (a.maybe || a.kind == JIT_SCALAR) && (b.maybe || b.kind == JIT_SCALAR);
         v.stride = v.maybe ? a.stride : 0;
         return v;
     }
@@ -39,20 +45,33 @@ static struct jit_shape meet(struct jit_shape a, struct jit_shape b) {
     if (!r.constant) r.value = 0;
     r.bounded = a.bounded && b.bounded;
     r.differs |= b.differs;
+    if (b.zeros < r.zeros) r.zeros = b.zeros;
+    if (a.origin != b.origin) r.origin = JIT_ORIGIN_NONE;
     return r;
 }
 
 /* ---- operands ---------------------------------------------------------------------------------------------------- */
 static struct jit_shape special_shape(struct jit_gen *g, unsigned s) {
-    struct jit_shape lane = {.kind = JIT_SCALAR, .stride = 1, .differs = JIT_LANES - 1, .bounded = true};
+    struct jit_shape lane = {.kind = JIT_SCALAR, .stride = 1, .differs = JIT_LANES - 1, .bounded = true, .zeros = 5};
     struct jit_shape uniform = SHAPE_UNIFORM;
     if (g->u->lanes == 1) return uniform;
     switch (s) {
     case PTX_TID_X:
-        return g->u->aligned ? lane : SHAPE_VARYING;
+        if (!g->u->aligned) return SHAPE_VARYING;
+        lane.origin = JIT_TID_X;
+        return lane;
     case PTX_TID_Y:
     case PTX_TID_Z:
+        uniform.bounded = true;
         return g->u->aligned ? uniform : SHAPE_VARYING;
+    case PTX_NTID_X:
+        uniform.bounded = true;
+        if (g->u->aligned) uniform.zeros = 5, uniform.origin = JIT_NTID_X;
+        return uniform;
+    case PTX_CTAID_X:
+        uniform.bounded = true;
+        if (g->u->aligned) uniform.origin = JIT_CTAID_X;
+        return uniform;
     case PTX_LANEID:
         return lane;
     case PTX_LANEMASK_EQ:
@@ -95,18 +114,45 @@ static uint64_t from_lowest(uint64_t differs, unsigned bits) {
     return differs ? ~((differs & (~differs + 1)) - 1) & low_mask(bits) : 0;
 }
 
-/* A sum of bits that one operand only may set needs no carry. */
+/* base + lane * stride: no carry out of the base's zero bits if the lanes' part fits into them. */
+static uint64_t lane_bits(const struct jit_shape *s, unsigned bits) {
+    uint64_t most = (uint64_t)s->stride * (JIT_LANES - 1), all = low_mask(bits);
+    if (!s->stride) return 0;
+    if (s->stride > 0 && s->stride < INT32_MAX && s->zeros < 63 && most < UINT64_C(1) << s->zeros)
+        all = (UINT64_C(2) << (63 - __builtin_clzll(most))) - 1;
+    return from_lowest((uint64_t)s->stride, bits) & all;
+}
+
+static bool zero(const struct jit_shape *s) {
+    return s->constant && !s->value;
+}
+
 static struct jit_shape shape_sum(struct jit_shape a, struct jit_shape b, int64_t sign, unsigned bits) {
-    uint64_t differs = from_lowest(a.differs | b.differs, bits);
+    if (zero(&b)) return a;
+    if (zero(&a) && sign > 0) return b;
+    if (a.constant && b.constant) return shape_constant(a.value + (uint64_t)sign * b.value, bits);
     if (a.kind == JIT_SCALAR && b.kind == JIT_SCALAR) {
-        struct jit_shape r = {.kind = JIT_SCALAR, .stride = a.stride + sign * b.stride, .differs = differs};
-        if (!r.stride) r.differs = 0;
-        if (a.constant && b.constant) return shape_constant(a.value + (uint64_t)sign * b.value, bits);
+        struct jit_shape r = {.kind = JIT_SCALAR, .stride = a.stride + sign * b.stride};
+        r.zeros = a.zeros < b.zeros ? a.zeros : b.zeros;
+        r.differs = lane_bits(&r, bits);
+        r.bounded = sign > 0 && ((a.origin == JIT_BLOCK_START && b.origin == JIT_TID_X) ||
+                                 (b.origin == JIT_BLOCK_START && a.origin == JIT_TID_X));
         return r;
     }
-    struct jit_shape r = shape_varying(differs);
+    struct jit_shape r = shape_varying(from_lowest(a.differs | b.differs, bits));
     r.maybe = (a.kind == JIT_SCALAR || a.maybe) && (b.kind == JIT_SCALAR || b.maybe);
-    if (r.maybe) r.stride = a.stride + sign * b.stride;
+    r.stride = r.maybe ? a.stride + sign * b.stride : 0;
+    if (!r.stride) r.maybe = false;
+    return r;
+}
+
+static struct jit_shape product_of_uniform(struct jit_shape a, struct jit_shape b) {
+    struct jit_shape r = SHAPE_UNIFORM;
+    r.zeros = a.zeros + b.zeros > 63 ? 63 : (uint8_t)(a.zeros + b.zeros);
+    if ((a.origin == JIT_CTAID_X && b.origin == JIT_NTID_X) || (b.origin == JIT_CTAID_X && a.origin == JIT_NTID_X)) {
+        r.origin = JIT_BLOCK_START;
+        r.bounded = true;
+    }
     return r;
 }
 
@@ -117,19 +163,18 @@ static struct jit_shape shape_product(struct jit_shape a, struct jit_shape b, un
         a = b;
         b = t;
     }
-    if (a.kind == JIT_SCALAR && b.kind == JIT_SCALAR && !a.stride && !b.stride) return SHAPE_UNIFORM;
-    struct jit_shape r = shape_varying(from_lowest(a.differs | b.differs, bits));
-    if (!b.constant) return r.differs ? r : SHAPE_VARYING;
-    unsigned zeros = b.value ? (unsigned)__builtin_ctzll(b.value) : 63;
-    r = shape_varying(from_lowest(a.differs << zeros, bits));
-    if (a.kind == JIT_SCALAR || a.maybe) {
-        /* as a signed number: a negative factor of 32 bits makes a negative stride */
-        int64_t factor = bits == 32 ? (int32_t)b.value : (int64_t)b.value;
-        r.kind = a.kind;
-        r.maybe = a.maybe;
-        r.stride = (int64_t)((uint64_t)a.stride * (uint64_t)factor);
-        if (!r.stride) r = SHAPE_UNIFORM;
-    }
+    if (a.kind == JIT_SCALAR && b.kind == JIT_SCALAR && !a.stride && !b.stride) return product_of_uniform(a, b);
+    if (!b.constant) return shape_varying(from_lowest(a.differs | b.differs, bits));
+    struct jit_shape r = shape_varying(from_lowest(a.differs << (b.zeros & 63), bits));
+    if (a.kind != JIT_SCALAR && !a.maybe) return r;
+    /* as a signed number: a negative factor of 32 bits makes a negative stride */
+    int64_t factor = bits == 32 ? (int32_t)b.value : (int64_t)b.value;
+    r.kind = a.kind;
+    r.maybe = a.maybe;
+    r.stride = (int64_t)((uint64_t)a.stride * (uint64_t)factor);
+    r.zeros = a.zeros + b.zeros > 63 ? 63 : (uint8_t)(a.zeros + b.zeros);
+    if (!r.stride) return SHAPE_UNIFORM;
+    if (r.kind == JIT_SCALAR) r.differs = lane_bits(&r, bits);
     return r;
 }
 
@@ -191,10 +236,11 @@ static struct jit_shape shape_logic(struct jit_gen *g, const struct ptx_instr *i
     if (i->op == PTX_OP_AND && a.constant) differs &= a.value;
     if (i->op == PTX_OP_AND && b.constant) differs &= b.value;
     struct jit_shape r = shape_varying(differs);
-    /* The lane number out of tid.x: its low bits are base + lane, and the base is a multiple of 32. */
-    if (i->op == PTX_OP_AND && b.constant && b.value == JIT_LANES - 1 && a.kind == JIT_SCALAR && a.stride == 1 &&
-        a.differs == JIT_LANES - 1)
-        r = (struct jit_shape){.kind = JIT_SCALAR, .stride = 1, .differs = JIT_LANES - 1, .bounded = true};
+    /* The lane number out of tid.x, or out of a thread's number in the grid: low bits that the base does not have. */
+    if (i->op == PTX_OP_AND && b.constant && a.kind == JIT_SCALAR && a.stride && a.zeros < 63 &&
+        b.value == (UINT64_C(1) << a.zeros) - 1 && a.differs && !(a.differs & ~b.value))
+        r = (struct jit_shape){
+            .kind = JIT_SCALAR, .stride = a.stride, .differs = a.differs, .bounded = true, .zeros = a.zeros};
     return r;
 }
 
@@ -203,6 +249,7 @@ static struct jit_shape shape_shift(struct jit_gen *g, const struct ptx_instr *i
     if (a.kind == JIT_TOP || b.kind == JIT_TOP) return SHAPE_TOP;
     if (!b.constant || b.value >= bits) return shape_any(g, i);
     if (i->op == PTX_OP_SHL) return shape_product(a, shape_constant(UINT64_C(1) << b.value, bits), bits);
+    if (is_signed && bits == 32 && b.value == 31 && a.bounded && a.kind == JIT_SCALAR) return shape_constant(0, bits);
     uint64_t differs = a.differs >> b.value;
     if (is_signed && a.differs >> (bits - 1)) differs = low_mask(bits);
     return shape_varying(differs);
@@ -335,6 +382,15 @@ bool jit_divergent_guard(struct jit_gen *g, const struct ptx_instr *i) {
 
 /* ---- the fixed point ------------------------------------------------------------------------------------------------
  */
+/* Lanes may hold values of different times; most likely they do not. */
+static struct jit_shape made_varying(struct jit_shape s) {
+    struct jit_shape r = SHAPE_VARYING;
+    if (s.kind == JIT_TOP) return s;
+    r.maybe = s.stride != 0;
+    r.stride = s.stride;
+    return r;
+}
+
 struct assign {
     struct jit_gen *g;
     const struct ptx_instr *i;
@@ -345,9 +401,8 @@ static void assign(void *context, int32_t reg) {
     struct assign *a = context;
     struct jit_shape now = a->s, *old = &a->g->shapes[reg];
     unsigned bits = ptx_type_bits(a->g->f->regs[reg].type);
-    if (a->g->u->lanes > 1 && a->guarded && now.kind != JIT_TOP) now = SHAPE_VARYING;
     if (a->g->u->lanes == 1 && now.kind == JIT_VARYING) now = SHAPE_UNIFORM;
-    if (a->g->u->lanes > 1 && a->g->flow.blend[reg] && now.kind != JIT_TOP) now = SHAPE_VARYING;
+    if (a->g->u->lanes > 1 && (a->guarded || a->g->flow.blend[reg])) now = made_varying(now);
     if (now.constant && bits < 64) now.value &= low_mask(bits);
     if (now.constant && a->i->guard >= 0) now.constant = false, now.value = 0;
     now = meet(*old, now);
@@ -377,7 +432,7 @@ static bool round_of_shapes(struct jit_gen *g) {
 
 static void meet_all(struct jit_gen *g) {
     for (int32_t r = 0; r < g->f->reg_count; r++)
-        if (g->flow.blend[r] && g->shapes[r].kind != JIT_TOP) g->shapes[r] = SHAPE_VARYING;
+        if (g->flow.blend[r]) g->shapes[r] = made_varying(g->shapes[r]);
 }
 
 int jit_shapes(struct jit_gen *g) {
@@ -413,6 +468,14 @@ bool jit_scalar_result(struct jit_gen *g, const struct ptx_instr *i) {
     if (g->u->lanes == 1) return true;
     if (!i->dsts) return false;
     jit_visit_defs(i, scalar_reg, &s);
+    return s.yes;
+}
+
+/* Not so: bits in which all lanes agree, out of a number in which they do not. Lane 0's then is the result: such a
+ * number comes from the thread's place alone. */
+bool jit_scalar_sources(struct jit_gen *g, const struct ptx_instr *i) {
+    struct scalar s = {g, true};
+    for (int32_t k = 0; k < i->srcs; k++) jit_visit_operand(&i->src[k], scalar_reg, &s);
     return s.yes;
 }
 

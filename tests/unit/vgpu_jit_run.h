@@ -48,8 +48,9 @@ static uint32_t run_barrier_count(struct vgpu_frame *f, uint32_t warp, uint32_t 
     return run_s.result;
 }
 
+static int32_t (*run_print_hook)(struct vgpu_frame *f, uint64_t format, uint64_t arguments); /* NULL: %d's are kept */
 static int32_t run_print(struct vgpu_frame *f, uint64_t format, uint64_t arguments) {
-    (void)f;
+    if (run_print_hook) return run_print_hook(f, format, arguments);
     int32_t v;
     memcpy(&v, (void *)(uintptr_t)arguments, sizeof v);
     run_s.used += (size_t)snprintf(run_s.text + run_s.used, sizeof run_s.text - run_s.used,
@@ -147,8 +148,8 @@ static int run_compiled(const struct ptx_function *f, const struct vgpu_code *co
     return rc;
 }
 
-static int run_interpreted(const struct ptx_module *m, const struct ptx_function *f, const struct run_launch *l,
-                           struct ptx_fault *fault) {
+static inline int run_interpreted(const struct ptx_module *m, const struct ptx_function *f, const struct run_launch *l,
+                                  struct ptx_fault *fault) {
     struct ptx_run run = {
         .module = m, .entry = f, .dynamic_shared = l->dynamic_shared, .params = l->params, .symbols = l->symbols};
     memcpy(run.grid, l->grid, sizeof run.grid);

@@ -1,0 +1,149 @@
+/* The compiler on the kernel zoo: each case gives what its reference in plain C and the interpreter give, from
+ * optimised and from debugging PTX; and a kernel that comes from the cache is the one that was compiled. */
+#include "tests/unit/vgpu_jit_run.h"
+#include "tests/zoo/zoo_interpret.h"
+
+#include <dirent.h>
+#include <libgen.h>
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static char cache[] = "/tmp/test-vgpu-jit-XXXXXX";
+
+/* Beside this program. */
+static void open_beside(struct zoo_module *m, const char *name) {
+    char self[PATH_MAX] = "", path[PATH_MAX + 32], err[256];
+    assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    snprintf(path, sizeof path, "%s/%s", dirname(self), name);
+    if (zoo_open(m, path, err, sizeof err)) fail_msg("%s", err);
+}
+
+/* Module variables as they were before the first launch. */
+static void **save_variables(const struct zoo_module *m) {
+    void **saved = calloc((size_t)m->ptx->var_count + 1, sizeof *saved);
+    for (int32_t k = 0; k < m->ptx->var_count; k++) {
+        if (!m->symbols[k]) continue;
+        saved[k] = malloc(m->ptx->vars[k].bytes + 1);
+        memcpy(saved[k], m->symbols[k], m->ptx->vars[k].bytes);
+    }
+    return saved;
+}
+
+static void restore_variables(const struct zoo_module *m, void **saved) {
+    for (int32_t k = 0; k < m->ptx->var_count; k++)
+        if (saved[k]) memcpy(m->symbols[k], saved[k], m->ptx->vars[k].bytes);
+}
+
+static void free_variables(const struct zoo_module *m, void **saved) {
+    for (int32_t k = 0; k < m->ptx->var_count; k++) free(saved[k]);
+    free(saved);
+}
+
+static const char *printed_format;
+static int32_t zoo_print(struct vgpu_frame *f, uint64_t format, uint64_t arguments) {
+    (void)f;
+    int v[2];
+    memcpy(v, (void *)(uintptr_t)arguments, sizeof v);
+    printed_format = (const char *)(uintptr_t)format;
+    run_s.used +=
+        (size_t)snprintf(run_s.text + run_s.used, sizeof run_s.text - run_s.used, "thread %d has %d;", v[0], v[1]);
+    return 4;
+}
+
+/* As a number of exact cases that differ from the interpreter: 0 or 1. */
+static int differs(const struct zoo_case *c, const struct zoo_launch *l, void *const *interpreted, char *err,
+                   size_t err_len) {
+    for (int k = 0; k < c->args; k++) {
+        if (!l->buffer[k]) continue;
+        bool same = c->arg[k].tolerance > 0 || zoo_equal(c, k, l->buffer[k], interpreted[k], err, err_len);
+        if (!same) return 1;
+        if (c->arg[k].out && !zoo_equal(c, k, l->buffer[k], l->want[k], err, err_len)) return 1;
+    }
+    return 0;
+}
+
+static int run_case(struct zoo_module *m, const struct zoo_case *c, void **variables, const char *from) {
+    struct zoo_launch l;
+    struct vgpu_code code;
+    char err[512] = "";
+    void *interpreted[ZOO_ARGS] = {0};
+    const struct ptx_function *f = ptx_function_find(m->ptx, c->kernel);
+    restore_variables(m, variables);
+    int bad = zoo_interpret(m, c, &l, err, sizeof err) != 0;
+    for (int k = 0; k < c->args; k++) {
+        if (!l.buffer[k]) continue;
+        interpreted[k] = malloc(zoo_bytes(&c->arg[k]));
+        memcpy(interpreted[k], l.buffer[k], zoo_bytes(&c->arg[k]));
+        zoo_fill(c, k, l.buffer[k]);
+    }
+    restore_variables(m, variables);
+    if (!bad) bad = vgpu_jit(m->ptx, f, &code, err, sizeof err);
+    if (!bad) {
+        struct run_launch run = {.params = l.params, .symbols = m->symbols, .dynamic_shared = c->shared};
+        memcpy(run.grid, c->grid, sizeof run.grid);
+        memcpy(run.block, c->block, sizeof run.block);
+        bad = run_compiled(f, &code, &run);
+        if (bad)
+            snprintf(err, sizeof err, "%.200s", run_s.text);
+        else
+            bad = differs(c, &l, interpreted, err, sizeof err);
+    }
+    if (bad) print_error("%s, %s: %s\n", from, c->name, err);
+    if (!bad && !strcmp(c->name, "prints")) {
+        char want[64];
+        snprintf(want, sizeof want, "thread 3 has %d;", ((int *)l.buffer[0])[3]);
+        assert_string_equal(run_s.text, want);
+        assert_string_equal(printed_format, "thread %d has %d and %g of %s\n");
+    }
+    for (int k = 0; k < c->args; k++) free(interpreted[k]);
+    zoo_release(c, &l);
+    return bad != 0;
+}
+
+static void run_all(const char *name) {
+    struct zoo_module m;
+    int bad = 0;
+    const char *only = getenv("ZOO_CASE");
+    open_beside(&m, name);
+    void **variables = save_variables(&m);
+    for (int k = 0; k < zoo_case_count; k++)
+        if (!only || !strcmp(only, zoo_cases[k].name)) bad += run_case(&m, &zoo_cases[k], variables, name);
+    free_variables(&m, variables);
+    zoo_close(&m);
+    assert_int_equal(bad, 0);
+    assert_true(zoo_case_count >= 80);
+}
+
+static void optimised(void **state) {
+    (void)state;
+    run_all("zoo.ptx");
+}
+
+static void debugging(void **state) {
+    (void)state;
+    run_all("zoo_debug.ptx");
+}
+
+static int begin(void **state) {
+    (void)state;
+    run_print_hook = zoo_print;
+    return !mkdtemp(cache) || setenv("ACCT_CACHE", cache, 1);
+}
+
+static int end(void **state) {
+    (void)state;
+    DIR *d = opendir(cache);
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (e->d_name[0] != '.') unlinkat(dirfd(d), e->d_name, 0);
+    if (d) closedir(d);
+    return rmdir(cache);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(optimised), cmocka_unit_test(debugging)};
+    return cmocka_run_group_tests(tests, begin, end);
+}
