@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#pragma weak vgpu_jit
 #pragma weak ptx_access_static
 #pragma weak ptx_access_free
 
@@ -79,7 +78,7 @@ static cudaError_t find_pointers(struct vgpu_kernel *k, const struct ptx_module 
 /* Where the compiler refuses a kernel, it says why, and the interpreter has it. */
 static void compile(struct vgpu_kernel *k, const struct ptx_module *m) {
     char why[256] = "";
-    if (vgpu_execute_way() != VGPU_COMPILED || !vgpu_jit) return;
+    if (vgpu_execute_way() != VGPU_COMPILED) return;
     k->compiled = !vgpu_jit(m, k->f, &k->code, why, sizeof why);
     if (k->compiled)
         k->local_bytes = k->code.local_bytes;

@@ -7,15 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#pragma weak ptx_fatbin_choose
-#pragma weak ptx_fatbin_text
-#pragma weak ptx_parse
-#pragma weak ptx_function_find
-#pragma weak ptx_global_find
-#pragma weak ptx_type_bits
-#pragma weak ptx_type_bytes
-#pragma weak ptx_ops
-
 enum { MAX_KERNELS = 1 << 18, BUCKETS = 4096, MAX_TEXTS = 4096, COMPUTE_CAPABILITY_MAJOR = 10 };
 
 struct vgpu_unit {
@@ -109,7 +100,6 @@ static cudaError_t read_texts(struct vgpu_unit *u, struct texts *t) {
 }
 
 static cudaError_t read_unit(struct vgpu_unit *u) {
-    if (!ptx_parse || !ptx_fatbin_choose || !ptx_fatbin_text) return cudaErrorNotSupported;
     struct texts *t = calloc(1, sizeof *t);
     cudaError_t e = t ? read_texts(u, t) : cudaErrorMemoryAllocation;
     for (size_t i = 0; t && i < t->count; i++) free(t->text[i]);

@@ -1,6 +1,7 @@
 // How kernels are launched, what they are given and how they fail, as a program sees it: launch_cases CASE.
 // tests/test_launch.py says which exit code and output each must have. Expected values are formulas on the host.
 #include <cassert>
+#include <cooperative_groups.h>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +12,8 @@
 #include <unistd.h>
 #include "tests/programs/program_check.h"
 
+namespace cg = cooperative_groups;
+
 #define EXPECT(condition)                                                    \
     do {                                                                     \
         if (!(condition)) {                                                  \
@@ -18,6 +21,53 @@
             exit(1);                                                         \
         }                                                                    \
     } while (0)
+
+// ---- of C++ and the device's own library ----
+
+struct Figure {
+    __device__ virtual int area(int k) const = 0;
+    __device__ virtual ~Figure() {}
+};
+struct Square : Figure {
+    int side;
+    __device__ explicit Square(int s) : side(s) {}
+    __device__ int area(int k) const override { return side * side * k; }
+};
+struct Triangle : Figure {
+    int base, height;
+    __device__ Triangle(int b, int h) : base(b), height(h) {}
+    __device__ int area(int k) const override { return base * height / 2 + k; }
+};
+
+__global__ void virtual_calls(int *x) {
+    Figure *f = threadIdx.x % 2 ? (Figure *)new Square(threadIdx.x) : (Figure *)new Triangle(threadIdx.x, 4);
+    x[threadIdx.x] = f->area(3);
+    delete f;
+}
+
+typedef int function(int);
+__device__ int increment(int a) { return a + 1; }
+__device__ int twice(int a) { return a * 2; }
+__device__ function *const functions[2] = {increment, twice};
+__global__ void through_pointers(int *x) {
+    x[threadIdx.x] = functions[threadIdx.x & 1](threadIdx.x);
+}
+
+__device__ int fibonacci(int n) { return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2); }
+__global__ void recursion(int *x) {
+    x[threadIdx.x] = fibonacci(threadIdx.x % 12);
+}
+
+// Each tile of 16 threads sums its threads' numbers.
+__global__ void groups(int *x) {
+    auto block = cg::this_thread_block();
+    auto tile = cg::tiled_partition<16>(block);
+    int v = threadIdx.x;
+    for (int k = 8; k; k /= 2) v += tile.shfl_down(v, k);
+    block.sync();
+    if (!tile.thread_rank()) x[threadIdx.x / 16] = v;
+    if (threadIdx.x == 3 || threadIdx.x == 9) x[8 + threadIdx.x] = cg::coalesced_threads().size();
+}
 
 struct Shape {
     const int *in;
@@ -191,6 +241,29 @@ static int routes() {
     apply<<<(n + 99) / 100, 100>>>(Shape{x, y, -5, 2}, n);
     expect_ints(y, n, plus_3_2_minus_5);
     CHECK(cudaDeviceSynchronize());
+    return 7;
+}
+
+static int area_of(int i) { return i % 2 ? i * i * 3 : i * 4 / 2 + 3; }
+static int of_two(int i) { return i % 2 ? i * 2 : i + 1; }
+static int fibonacci_number(int i) {
+    int a = 0, b = 1;
+    for (i %= 12; i; i--) b += a, a = b - a;
+    return a;
+}
+static int tile_sum(int i) { return 16 * 16 * i + 15 * 16 / 2; }
+static int features() {
+    int *x = device_ints(32), pair[12];
+    virtual_calls<<<1, 32>>>(x);
+    expect_ints(x, 32, area_of);
+    through_pointers<<<1, 32>>>(x);
+    expect_ints(x, 32, of_two);
+    recursion<<<1, 32>>>(x);
+    expect_ints(x, 32, fibonacci_number);
+    groups<<<1, 64>>>(x);
+    expect_ints(x, 4, tile_sum);
+    CHECK(cudaMemcpy(pair, x + 8, sizeof pair, cudaMemcpyDeviceToHost));
+    EXPECT(pair[3] == 2 && pair[9] == 2);
     return 7;
 }
 
@@ -609,6 +682,7 @@ static const struct {
     const char *name;
     int (*run)();
 } cases[] = {{"routes", routes},
+             {"features", features},
              {"geometry", geometry},
              {"shared", shared},
              {"limits", limits},
