@@ -69,6 +69,7 @@ static int by_offset(const void *x, const void *y) {
 }
 
 int access_results(struct analysis *a, struct ptx_accesses *out) {
+    a->s.no_types = true; /* an index from memory is bounded by what the program says, not by its type */
     for (int32_t n = 0; n < a->record_count; n++) {
         const struct record *r = &a->records[n];
         struct ptx_access *s = slot_of(a, out, r);
@@ -120,9 +121,11 @@ static void forget_records(struct analysis *a) {
 /* false: it does not come to rest, or is out of bounds or memory. */
 static bool run(struct analysis *a) {
     bool stable = false;
+    a->optimistic = true;
     for (a->pass = 1; a->pass <= ACCESS_MAX_PASSES && !a->failed && !a->s.no_memory; a->pass++) {
         forget_records(a);
         a->recording = stable;
+        if (stable) a->optimistic = false; /* what was taken for granted is proved in this pass, or given up */
         a->changed = false;
         a->facts.count = 0;
         a->now_facts = a->now_when = -1;

@@ -19,6 +19,13 @@ static int32_t fresh(struct analysis *a, const struct ptx_instr *i, int operand,
     return access_symbol(a, 'I', a->frame, (int32_t)(i - a->frames[a->frame]->f->instrs), operand, lo, hi);
 }
 
+static bool counts(const struct analysis *a, int32_t sum) {
+    const struct ptx_sum *e = ptx_sum(&a->s, sum);
+    for (int64_t n = 0; n < e->count; n++)
+        if (a->s.symbol[e->term[n].symbol].free && a->s.symbol[e->term[n].symbol].hi == PTX_INF) return true;
+    return false;
+}
+
 /* Untyped operands (b32) count as signed. */
 int32_t access_as(struct analysis *a, int32_t sum, enum ptx_type type, const struct ptx_instr *i, int operand) {
     int64_t lo = type_lo(type), hi = type_hi(type), constant;
@@ -33,6 +40,8 @@ int32_t access_as(struct analysis *a, int32_t sum, enum ptx_type type, const str
     if (sum && a->s.work < ACCESS_MAX_WORK && ptx_sum_upper(&a->s, sum, &a->facts, a->now_facts) <= hi &&
         ptx_sum_lower(&a->s, sum, &a->facts, a->now_facts) >= lo)
         return sum;
+    /* Whether a loop's variable can wrap is known when the loop's end is: the last pass proves or refuses it. */
+    if (sum && a->optimistic && counts(a, sum)) return sum;
     return fresh(a, i, 16 + operand, lo, hi);
 }
 
@@ -69,15 +78,19 @@ int32_t access_quotient(struct analysis *a, int32_t sum, int64_t by) {
     if (!sum || by <= 0) return 0;
     if (by == 1) return sum;
     const struct ptx_sum *e = ptx_sum(&a->s, sum);
-    bool whole = e->constant % by == 0;
-    for (int64_t n = 0; n < e->count; n++) whole &= e->term[n].factor % by == 0;
-    if (whole) {
-        struct ptx_sum q = {.constant = e->constant / by, .count = e->count};
-        for (int64_t n = 0; n < e->count; n++) {
-            q.term[n] = e->term[n];
-            q.term[n].factor /= by;
+    struct ptx_sum whole = {.constant = floored(e->constant, by)},
+                   rest = {.constant = e->constant - whole.constant * by};
+    for (int64_t n = 0; n < e->count; n++) { /* ⌊by·x + y⌋ = x + ⌊y / by⌋ */
+        if (e->term[n].factor % by) {
+            rest.term[rest.count++] = e->term[n];
+        } else {
+            whole.term[whole.count] = e->term[n];
+            whole.term[whole.count++].factor /= by;
         }
-        return ptx_sum_intern(&a->s, &q);
+    }
+    if (whole.count || whole.constant) {
+        int32_t part = rest.count ? access_quotient(a, ptx_sum_intern(&a->s, &rest), by) : ptx_sum_constant(&a->s, 0);
+        return ptx_sum_add(&a->s, ptx_sum_intern(&a->s, &whole), part, 1);
     }
     if (e->count == 1 && !e->constant && e->term[0].factor == 1) { /* ⌊⌊x / m⌋ / n⌋ = ⌊x / (m·n)⌋ */
         const struct ptx_symbol_info *info = &a->s.symbol[e->term[0].symbol];

@@ -304,6 +304,24 @@ static void end_iteration(struct analysis *a, int32_t p, int32_t h, int32_t cond
     }
 }
 
+/* f·x + r ≤ 0 for whole numbers x, and r ≥ -limit: x ≤ ⌊limit / f⌋, where f is the counter's factor. */
+static int32_t rounded(struct analysis *a, int32_t sum, int64_t f, const struct place *at, int32_t facts) {
+    struct ptx_sum x = {0}, r = {0};
+    const struct ptx_sum *e = ptx_sum(&a->s, sum);
+    if (f < 2) return facts;
+    r.constant = -e->constant;
+    for (int64_t n = 0; n < e->count; n++) {
+        bool whole = e->term[n].factor % f == 0;
+        struct ptx_term *t = whole ? &x.term[x.count++] : &r.term[r.count++];
+        *t = e->term[n];
+        t->factor = whole ? t->factor / f : -t->factor;
+    }
+    int64_t limit = ptx_sum_upper(&a->s, ptx_sum_intern(&a->s, &r), &a->facts, at->facts);
+    if (limit == PTX_INF) return facts;
+    x.constant = -(limit / f - (limit % f < 0));
+    return access_fact(a, ptx_sum_intern(&a->s, &x), facts);
+}
+
 /* At a header: loop facts that hold in the first iteration too hold always; others bound the counter alone. */
 static void apply_loop_facts(struct analysis *a, int32_t b, struct place *at) {
     struct block_info *header = &a->frames[a->frame]->block[b];
@@ -316,6 +334,7 @@ static void apply_loop_facts(struct analysis *a, int32_t b, struct place *at) {
         if (ptx_sum_upper(&a->s, first, &a->facts, header->entry.facts) <= 0) {
             at->facts = access_fact(a, sum, at->facts);
             at->when = access_fact(a, sum, at->when);
+            at->facts = rounded(a, sum, factor, at, at->facts);
             continue;
         }
         at->exact = false;
@@ -371,6 +390,53 @@ static int64_t width_limit(const struct analysis *a, int32_t var) {
     return bits >= 64 || bits < 8 ? PTX_INF : (int64_t)1 << (bits - 1);
 }
 
+/* A sum without the counters of loops that are over, where their last value is known: k = x from k - x ≤ 0 and
+ * x - k ≤ 0. */
+static int32_t without_counters(struct analysis *a, int32_t block, int32_t sum, int32_t facts) {
+    const struct frame *f = a->frames[a->frame];
+    for (int32_t n = facts; n >= 0 && sum; n = a->facts.fact[n].next) {
+        struct ptx_sum e = {0};
+        memcpy(&e, ptx_sum(&a->s, sum),
+               sizeof e.constant + sizeof e.count + (size_t)ptx_sum(&a->s, sum)->count * sizeof *e.term);
+        for (int64_t t = 0; t < e.count; t++) {
+            const struct ptx_symbol_info *info = &a->s.symbol[e.term[t].symbol];
+            if (!info->free || info->frame != a->frame || in_body(&f->block[info->block], block)) continue;
+            int32_t fact = a->facts.fact[n].sum, opposite = ptx_sum_scale(&a->s, fact, -1);
+            int64_t factor = ptx_sum_factor(&a->s, fact, e.term[t].symbol);
+            if (factor != 1 && factor != -1) continue;
+            bool equal = false;
+            for (int32_t m = facts; m >= 0; m = a->facts.fact[m].next) equal |= a->facts.fact[m].sum == opposite;
+            if (!equal) continue;
+            sum = ptx_sum_add(&a->s, sum, fact, -e.term[t].factor * factor);
+            break;
+        }
+    }
+    return sum;
+}
+
+static bool equal_under(struct analysis *a, int32_t x, int32_t y, int32_t facts) {
+    int32_t d = ptx_sum_add(&a->s, x, y, -1);
+    return d && ptx_sum_upper(&a->s, d, &a->facts, facts) == 0 && ptx_sum_lower(&a->s, d, &a->facts, facts) == 0;
+}
+
+/* Values that look different may be one: what a loop leaves, and what there is where it is left out. */
+static int32_t one_value(struct analysis *a, const struct merge *m, int32_t var) {
+    struct value first = get(a, variable_of(m->in[0].state, var));
+    for (int32_t n = 0; n < m->forward && n < 4; n++) {
+        struct value x = get(a, variable_of(m->in[n].state, var));
+        int32_t sum =
+            x.sum && x.base.kind != BASE_SET && !x.cond ? without_counters(a, m->block, x.sum, m->in[n].facts) : 0;
+        bool all = sum != 0;
+        for (int32_t k = 0; k < m->forward && all; k++) {
+            struct value y = get(a, variable_of(m->in[k].state, var));
+            all = y.sum && !y.cond && !memcmp(&y.base, &first.base, sizeof y.base) &&
+                  equal_under(a, y.sum, sum, m->in[k].facts);
+        }
+        if (all) return access_value(a, first.base, sum);
+    }
+    return 0;
+}
+
 static int32_t merge_forward(struct analysis *a, const struct merge *m, int32_t var) {
     int32_t joined = 0;
     bool differ = false, known = true;
@@ -381,6 +447,8 @@ static int32_t merge_forward(struct analysis *a, const struct merge *m, int32_t 
         if (!joined) joined = v;
     }
     if (!differ) return joined;
+    int32_t one = a->launch ? one_value(a, m, var) : 0;
+    if (one) return one;
     int64_t lo = PTX_INF, hi = -PTX_INF;
     for (int32_t n = 0; n < m->forward; n++) {
         int32_t v = variable_of(m->in[n].state, var);

@@ -138,7 +138,7 @@ struct analysis {
     int32_t frame, at_block, pass;
     struct state now;
     int32_t now_facts, now_when;
-    bool now_exact, changed, recording, failed;
+    bool now_exact, changed, recording, optimistic, failed;
     uint64_t steps;
     bool unknown, unknown_writes;
     char why[160];

@@ -167,6 +167,8 @@ static int64_t box(const struct ptx_symbols_of *s, const struct ptx_sum *e) {
         const struct ptx_symbol_info *info = &s->symbol[e->term[i].symbol];
         int64_t limit = e->term[i].factor > 0 ? info->hi : info->lo;
         if (limit == PTX_INF || limit == -PTX_INF) return PTX_INF;
+        if (s->no_types && info->lo != -PTX_INF && info->hi != PTX_INF && info->hi / 2 - info->lo / 2 >= INT32_MAX)
+            return PTX_INF;
         if (__builtin_mul_overflow(e->term[i].factor, limit, &part) || __builtin_add_overflow(sum, part, &sum))
             return PTX_INF;
     }

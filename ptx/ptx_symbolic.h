@@ -49,6 +49,7 @@ struct ptx_symbols_of { /* sums and symbols of one analysis */
     struct ptx_symbol_info *symbol;
     int32_t count, room;
     bool no_memory;
+    bool no_types; /* a range that is no more than that of a 32-bit type does not count as a bound */
     uint64_t work; /* steps of bounds so far */
 };
 
