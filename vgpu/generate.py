@@ -71,6 +71,12 @@ def cupti_names():
     return names
 
 
+def removed():
+    """Functions that the vendor's CUPTI 13 still has, and answers all alike: not any more."""
+    text = ''.join(open(os.path.join(args.include, h)).read() for h in ('cupti_events.h', 'cupti_metrics.h'))
+    return set(re.findall(r'CUptiResult\s+CUPTIAPI\s+(cupti\w+)', text)) | {'cuptiActivityConfigurePCSampling'}
+
+
 def cbids():
     """name → number of each runtime call that CUPTI reports; of several versions the newest."""
     text = open(os.path.join(args.include, 'cupti_runtime_cbid.h')).read()
@@ -151,6 +157,7 @@ stand.append('#pragma GCC diagnostic ignored "-Wmissing-prototypes"\n')
 miss.append('#include "vgpu/vgpu_standin.h"\n#include <math.h>\n#pragma GCC diagnostic ignored "-Wmissing-prototypes"\n')
 exports = []
 numbers = cbids() if LIB == 'cudart' else {}
+gone = removed() if LIB == 'cupti' else set()
 
 
 def reported(name, params, call):
@@ -180,6 +187,9 @@ for name in sorted(vendor):
         continue
     s = source(name)
     if s is None:
+        if name in gone:
+            miss.append(f'int {name}(void)\n{{\n    return vgpu_removed();\n}}')
+            continue
         if name.startswith('InitializeInjection'):  # NVTX would take any answer but 0 for success
             miss.append(f'int {name}(void)\n{{\n    static int said;\n    vgpu_missing(&said, "{name}", {NOT_SUPPORTED});\n    return 0;\n}}')
             continue

@@ -65,3 +65,10 @@ int vgpu_missing(int *said, const char *name, int error) {
     if (e && !strncmp(name, "cupti", 5)) e->note_cupti(error);
     return error;
 }
+
+int vgpu_removed(void) {
+    enum { LEGACY_PROFILER_NOT_SUPPORTED = 38 }; /* CUPTI_ERROR_…: this file knows no header of the vendor's */
+    const struct vgpu_engine *e = vgpu_engine_get();
+    if (e) e->note_cupti(LEGACY_PROFILER_NOT_SUPPORTED);
+    return LEGACY_PROFILER_NOT_SUPPORTED;
+}

@@ -19,6 +19,9 @@ void vgpu_standin_opened(const struct vgpu_engine *engine) __attribute__((weak))
  * where the library keeps one. */
 int vgpu_missing(int *said, const char *name, int error);
 
+/* What CUPTI answers since 13.0 for the functions of its old profiler. */
+int vgpu_removed(void);
+
 static inline const struct vgpu_cudart_api *vgpu_cudart(void) {
     const struct vgpu_engine *e = vgpu_engine_get();
     return e ? e->cudart : 0;

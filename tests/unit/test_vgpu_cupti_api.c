@@ -117,6 +117,21 @@ static void kinds(void **state) {
     assert_int_equal(cuptiActivityEnableDriverApi(CUPTI_DRIVER_TRACE_CBID_INVALID, 1), CUPTI_ERROR_INVALID_PARAMETER);
 }
 
+/* The old profiler's functions are gone from CUPTI 13, and say so, whatever their arguments. */
+static void removed(void **state) {
+    (void)state;
+    uint32_t n = 0;
+    int answers[] = {cuptiGetNumEventDomains(&n), cuptiGetNumMetrics(&n), cuptiActivityConfigurePCSampling(NULL, NULL),
+                     cuptiEnableKernelReplayMode(NULL)};
+    for (size_t i = 0; i < 4; i++) assert_int_equal(answers[i], CUPTI_ERROR_LEGACY_PROFILER_NOT_SUPPORTED);
+    assert_int_equal(cuptiGetLastError(), CUPTI_ERROR_LEGACY_PROFILER_NOT_SUPPORTED);
+    need_vendor();
+    assert_int_equal(VENDOR(cuptiGetNumEventDomains)(&n), answers[0]);
+    assert_int_equal(VENDOR(cuptiGetNumMetrics)(&n), answers[1]);
+    assert_int_equal(VENDOR(cuptiActivityConfigurePCSampling)(NULL, NULL), answers[2]);
+    assert_int_equal(VENDOR(cuptiEnableKernelReplayMode)(NULL), answers[3]);
+}
+
 static void attributes(void **state) {
     (void)state;
     size_t value = 0, bytes = sizeof value;
@@ -221,9 +236,11 @@ static void forked_child(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(version), cmocka_unit_test(result_strings), cmocka_unit_test(callback_names),
-        cmocka_unit_test(walk),    cmocka_unit_test(kinds),          cmocka_unit_test(attributes),
-        cmocka_unit_test(ids),     cmocka_unit_test(default_clock),  cmocka_unit_test(forked_child),
+        cmocka_unit_test(version),        cmocka_unit_test(result_strings),
+        cmocka_unit_test(callback_names), cmocka_unit_test(walk),
+        cmocka_unit_test(kinds),          cmocka_unit_test(removed),
+        cmocka_unit_test(attributes),     cmocka_unit_test(ids),
+        cmocka_unit_test(default_clock),  cmocka_unit_test(forked_child),
     };
     return cmocka_run_group_tests(tests, open_vendor, NULL);
 }
