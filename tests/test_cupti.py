@@ -27,7 +27,7 @@ class Place:
                 'FAKE_CUPTI_LOG': str(self.log), **more}
 
     def go(self, *args, script='', program=MEMSETS, timeout=60, **env):
-        plain = run(program, *args, env={'LD_LIBRARY_PATH': self.libraries, 'FAKE_CUPTI': script}, timeout=timeout)
+        plain = run(program, *args, env={'LD_LIBRARY_PATH': self.libraries, 'FAKE_CUPTI': script, **env}, timeout=timeout)
         got = run(program, *args, env=self.env(script, **env), timeout=timeout)
         assert (got.returncode, got.stdout, got.stderr) == (plain.returncode, plain.stdout, plain.stderr)
         return self.trace()
@@ -188,6 +188,17 @@ def test_exec(place, tmp_path):
 def test_underscore_exit_keeps_what_was_flushed(place):
     t = place.go('exit', '5000', script=EAGER)
     assert t.meta['cupti'] is None and t.one("select count(*) from op where kind = 'memset'") == 5000
+
+
+def test_a_first_call_under_the_loaders_lock(place, tmp_path):
+    """libcupti cannot be opened before the constructor has returned: its calls go on after a second, without times."""
+    (tmp_path / 'plugin.c').write_text("""int cudaMalloc(void **, unsigned long), cudaMemset(void *, int, unsigned long);
+        __attribute__((constructor)) static void first(void) { void *p; if (!cudaMalloc(&p, 64)) cudaMemset(p, 0, 64); }""")
+    r = run('cc', '-shared', '-fPIC', '-o', tmp_path / 'plugin.so', tmp_path / 'plugin.c')
+    assert r.returncode == 0, r.stderr
+    t = place.go('plugin', '30', script=EAGER, PLUGIN=str(tmp_path / 'plugin.so'))
+    assert times(t) == 30 and t.one("select count(*) from op where kind = 'memset' and status = 0") == 31
+    assert t.meta['cupti'] is None and t.lost() == 0
 
 
 def start(place, *args, **env):

@@ -63,11 +63,20 @@ static int subscribes(void) {
     return 0;
 }
 
+/* The first calls of all are made by the constructor of $PLUGIN, which dlopen runs under the loader's lock. */
+static int opens_plugin(void) {
+    if (!dlopen(getenv("PLUGIN"), RTLD_NOW)) return 97;
+    usleep(500000);
+    sets(number);
+    return 0;
+}
+
 static int run(const char *what, char **argv) {
     if (!strcmp(what, "threads")) return threads();
     if (!strcmp(what, "fork")) return forks(0);
     if (!strcmp(what, "fork-cuda")) return forks(1);
     if (!strcmp(what, "subscribes")) return subscribes();
+    if (!strcmp(what, "plugin")) return opens_plugin();
     if (!strcmp(what, "late")) atexit(late_sets);
     sets(number);
     if (!strcmp(what, "exit")) _exit(5);

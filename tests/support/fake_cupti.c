@@ -122,7 +122,7 @@ static void emit(const void *record, size_t bytes) {
     if (!buffer) {
         buffer = fake_ask(&buffer_bytes);
         used = 0;
-        if (buffer) shadow = realloc(shadow, buffer_bytes);
+        if (buffer && !(shadow = realloc(shadow, buffer_bytes))) abort();
     }
     if (!buffer) {
         dropped++;

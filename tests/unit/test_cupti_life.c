@@ -269,12 +269,11 @@ CASE(a_forked_child_touches_nothing) {
         strcpy(world.fake->violation, ""); /* that was this test's own doing */
         cupti_stop();
         /* its first recorded call */
-        uint64_t head = ring_reader_head(&world.reader[1]);
-        ring_attach(&world.program, world.control, 0);
-        cupti_start(&host, &world.program);
-        read_rings();
+        world.count = 0;
+        make_world(1024, 65536);
+        start();
         CHECK(!cupti_on() && strstr(last_cupti()->text, "forked") && world.tool_threads == 1);
-        CHECK(ring_reader_head(&world.reader[1]) == head);
+        CHECK(ring_reader_head(&world.reader[1]) == 0);
         no_rule_broken();
         exit(0); /* runs the inherited exit handler */
     }
