@@ -511,7 +511,8 @@ static int32_t root_of_sum(int32_t a, int32_t b) {
 
 static int32_t root_of(struct jit_gen *g, const struct ptx_instr *i) {
     int32_t a, b;
-    if (i->guard >= 0 || i->dsts != 1 || i->dst[0].kind != PTX_REG || jit_reg_bits(g, i->dst[0].reg) != 64)
+    if (i->guard >= 0 || i->dsts != 1 || i->dst[0].kind != PTX_REG || jit_reg_bits(g, i->dst[0].reg) != 64 ||
+        g->f->regs[i->dst[0].reg].type == PTX_F64)
         return JIT_ROOT_NONE;
     switch (i->op) {
     case PTX_OP_LD:

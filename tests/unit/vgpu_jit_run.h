@@ -24,8 +24,8 @@ struct run_state {
     ucontext_t main, warp[RUN_WARPS];
     char *stack[RUN_WARPS];
     bool done[RUN_WARPS], waits[RUN_WARPS];
-    uint32_t votes, result; /* of bar.red */
-    uint32_t current, id[RUN_WARPS];
+    uint32_t votes[16], result[16], arrived[16]; /* of bar.red, of bar.arrive; by barrier */
+    uint32_t current, id[RUN_WARPS], wanted[RUN_WARPS], lanes[RUN_WARPS];
     vgpu_warp_fn *fn;
     struct vgpu_frame *frame;
     jmp_buf out; /* trap, assert */
@@ -35,17 +35,24 @@ struct run_state {
 static struct run_state run_s;
 
 static void run_barrier(struct vgpu_frame *f, uint32_t warp, uint32_t id, uint32_t threads, uint32_t mask) {
-    (void)f, (void)threads, (void)mask;
+    (void)f;
     run_s.waits[warp] = true;
     run_s.id[warp] = id;
+    run_s.wanted[warp] = threads;
+    run_s.lanes[warp] = (uint32_t)__builtin_popcount(mask);
     swapcontext(&run_s.warp[warp], &run_s.main);
+}
+
+static void run_arrive(struct vgpu_frame *f, uint32_t warp, uint32_t id, uint32_t threads, uint32_t mask) {
+    (void)f, (void)warp, (void)threads;
+    run_s.arrived[id] += (uint32_t)__builtin_popcount(mask);
 }
 
 static uint32_t run_barrier_count(struct vgpu_frame *f, uint32_t warp, uint32_t id, uint32_t threads, uint32_t mask,
                                   uint32_t predicate) {
-    run_s.votes += (uint32_t)__builtin_popcount(predicate);
+    run_s.votes[id] += (uint32_t)__builtin_popcount(predicate);
     run_barrier(f, warp, id, threads, mask);
-    return run_s.result;
+    return run_s.result[id];
 }
 
 static int32_t (*run_print_hook)(struct vgpu_frame *f, uint64_t format, uint64_t arguments); /* NULL: %d's are kept */
@@ -83,14 +90,40 @@ static uint64_t run_clock(struct vgpu_frame *f) {
     (void)f;
     return 1;
 }
-static const struct vgpu_host run_host = {run_barrier, run_barrier_count, run_print,   run_fail,
-                                          run_trap,    run_allocate,      run_release, run_clock};
+static const struct vgpu_host run_host = {.barrier = run_barrier,
+                                          .barrier_count = run_barrier_count,
+                                          .print = run_print,
+                                          .fail = run_fail,
+                                          .trap = run_trap,
+                                          .allocate = run_allocate,
+                                          .release = run_release,
+                                          .clock = run_clock,
+                                          .arrive = run_arrive};
 
 static void run_entry(void) {
     uint32_t w = run_s.current;
     run_s.fn(run_s.frame, w);
     run_s.done[w] = true;
     swapcontext(&run_s.warp[w], &run_s.main);
+}
+
+/* If as many threads wait as the barrier wants; 0: all warps that are not done. */
+static bool run_release_barrier(const struct vgpu_frame *frame, uint32_t id) {
+    uint32_t lanes = run_s.arrived[id], wanted = 0, waiting = 0, live = 0;
+    for (uint32_t w = 0; w < frame->warps; w++) {
+        live += !run_s.done[w];
+        if (run_s.done[w] || !run_s.waits[w] || run_s.id[w] != id) continue;
+        waiting++;
+        lanes += run_s.lanes[w];
+        wanted = run_s.wanted[w];
+    }
+    if (!waiting || (wanted ? lanes < wanted : waiting < live)) return false;
+    for (uint32_t w = 0; w < frame->warps; w++)
+        if (run_s.waits[w] && run_s.id[w] == id) run_s.waits[w] = false;
+    run_s.result[id] = run_s.votes[id];
+    run_s.votes[id] = 0;
+    run_s.arrived[id] = 0;
+    return true;
 }
 
 static void run_warps(struct vgpu_frame *frame, vgpu_warp_fn *fn) {
@@ -104,17 +137,21 @@ static void run_warps(struct vgpu_frame *frame, vgpu_warp_fn *fn) {
         run_s.warp[w].uc_link = NULL;
         makecontext(&run_s.warp[w], run_entry, 0);
     }
-    for (bool left = true; left;) {
-        run_s.votes = 0;
-        left = false;
+    memset(run_s.votes, 0, sizeof run_s.votes);
+    memset(run_s.arrived, 0, sizeof run_s.arrived);
+    for (bool left = true, moved = true; left && moved;) {
+        left = moved = false;
         for (uint32_t w = 0; w < frame->warps; w++) {
             if (run_s.done[w]) continue;
-            run_s.current = w;
-            run_s.waits[w] = false;
-            swapcontext(&run_s.main, &run_s.warp[w]);
+            if (!run_s.waits[w]) {
+                run_s.current = w;
+                swapcontext(&run_s.main, &run_s.warp[w]);
+                moved = true;
+            }
             left |= !run_s.done[w];
         }
-        run_s.result = run_s.votes;
+        for (uint32_t id = 0; id < 16; id++) moved |= run_release_barrier(frame, id);
+        if (left && !moved) snprintf(run_s.text, sizeof run_s.text, "deadlock");
     }
 }
 
