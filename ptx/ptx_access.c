@@ -180,6 +180,7 @@ static int refuse(struct ptx_accesses *out, const char *why) {
 static int analyse(struct analysis *a, struct ptx_accesses *out) {
     a->frames = calloc(ACCESS_MAX_FRAMES, sizeof(struct frame *));
     if (!a->frames) return refuse(out, "no memory");
+    a->s.depth = a->launch ? 4 : 1;
     thread_symbols(a);
     bool done = !a->s.no_memory && access_frame(a, a->entry, -1, NULL) == 0 && run(a);
     if (a->s.no_memory) return refuse(out, "no memory");

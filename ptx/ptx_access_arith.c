@@ -37,8 +37,8 @@ int32_t access_as(struct analysis *a, int32_t sum, enum ptx_type type, const str
         int64_t wrapped = lo == 0 || u >> (bits - 1) == 0 ? (int64_t)u : (int64_t)(u - ((uint64_t)1 << bits));
         return ptx_sum_constant(&a->s, wrapped);
     }
-    if (sum && a->s.work < ACCESS_MAX_WORK && ptx_sum_upper(&a->s, sum, &a->facts, a->now_facts) <= hi &&
-        ptx_sum_lower(&a->s, sum, &a->facts, a->now_facts) >= lo)
+    if (sum && a->s.work < ACCESS_MAX_WORK && ptx_sum_at_most(&a->s, sum, hi, &a->facts, a->now_facts) &&
+        ptx_sum_at_least(&a->s, sum, lo, &a->facts, a->now_facts))
         return sum;
     /* Whether a loop's variable can wrap is known when the loop's end is: the last pass proves or refuses it. */
     if (sum && a->optimistic && counts(a, sum)) return sum;
@@ -118,7 +118,7 @@ static int32_t remainder_of(struct analysis *a, int32_t sum, int64_t by) {
 }
 
 static bool not_negative(struct analysis *a, int32_t sum) {
-    return sum && ptx_sum_lower(&a->s, sum, &a->facts, a->now_facts) >= 0;
+    return sum && ptx_sum_at_least(&a->s, sum, 0, &a->facts, a->now_facts);
 }
 
 static int32_t product(struct analysis *a, int32_t x, int32_t y, const struct ptx_instr *i) {

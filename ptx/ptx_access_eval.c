@@ -95,7 +95,7 @@ static bool in_range(struct analysis *a, int32_t sum, enum ptx_type type) {
     int64_t lo = ptx_type_kind(type) == PTX_KIND_U ? 0
                  : ptx_type_bits(type) < 64        ? -((int64_t)1 << (ptx_type_bits(type) - 1))
                                                    : -PTX_INF;
-    return ptx_sum_lower(&a->s, sum, &a->facts, a->now_facts) >= lo;
+    return ptx_sum_at_least(&a->s, sum, lo, &a->facts, a->now_facts);
 }
 
 /* x < y as unsigned numbers, y not negative as a signed one: then x is not negative, or the comparison is false. */

@@ -232,7 +232,7 @@ static int32_t until_zero(struct analysis *a, int32_t h, int32_t e) {
     const struct ptx_sum *r = ptx_sum(&a->s, rest);
     bool whole = r->constant % factor == 0;
     for (int64_t n = 0; n < r->count; n++) whole &= r->term[n].factor % factor == 0;
-    if (!whole || ptx_sum_upper(&a->s, rest, &a->facts, f->block[h].entry.facts) > 0) return 0;
+    if (!whole || !ptx_sum_at_most(&a->s, rest, 0, &a->facts, f->block[h].entry.facts)) return 0;
     return ptx_sum_add(&a->s, e, ptx_sum_constant(&a->s, factor), 1);
 }
 
@@ -331,7 +331,7 @@ static void apply_loop_facts(struct analysis *a, int32_t b, struct place *at) {
         int64_t factor = sum ? ptx_sum_factor(&a->s, sum, k) : 0;
         int32_t first = factor ? ptx_sum_add(&a->s, sum, counter, -factor) : 0;
         if (!first) continue;
-        if (ptx_sum_upper(&a->s, first, &a->facts, header->entry.facts) <= 0) {
+        if (ptx_sum_at_most(&a->s, first, 0, &a->facts, header->entry.facts)) {
             at->facts = access_fact(a, sum, at->facts);
             at->when = access_fact(a, sum, at->when);
             at->facts = rounded(a, sum, factor, at, at->facts);
@@ -416,7 +416,7 @@ static int32_t without_counters(struct analysis *a, int32_t block, int32_t sum, 
 
 static bool equal_under(struct analysis *a, int32_t x, int32_t y, int32_t facts) {
     int32_t d = ptx_sum_add(&a->s, x, y, -1);
-    return d && ptx_sum_upper(&a->s, d, &a->facts, facts) == 0 && ptx_sum_lower(&a->s, d, &a->facts, facts) == 0;
+    return d && ptx_sum_at_most(&a->s, d, 0, &a->facts, facts) && ptx_sum_at_least(&a->s, d, 0, &a->facts, facts);
 }
 
 /* Values that look different may be one: what a loop leaves, and what there is where it is left out. */

@@ -220,11 +220,13 @@ int access_decide(struct analysis *a, int32_t cond, int32_t facts) {
         return x == decides || y == decides ? decides : x == y ? x : 0;
     }
     if (c.kind == COND_ANY || a->s.work > ACCESS_MAX_WORK) return 0;
-    int64_t hi = ptx_sum_upper(&a->s, c.a, &a->facts, facts), lo = ptx_sum_lower(&a->s, c.a, &a->facts, facts);
-    bool never_zero = lo > 0 || hi < 0, zero = lo == 0 && hi == 0;
-    if (c.kind == COND_LE) return hi <= 0 ? 1 : lo > 0 ? -1 : 0;
-    if (c.kind == COND_EQ) return zero ? 1 : never_zero ? -1 : 0;
-    return never_zero ? 1 : zero ? -1 : 0;
+    struct ptx_symbols_of *y = &a->s;
+    bool low = ptx_sum_at_most(y, c.a, 0, &a->facts, facts), high = ptx_sum_at_least(y, c.a, 0, &a->facts, facts);
+    if (c.kind == COND_LE) return low ? 1 : ptx_sum_at_least(y, c.a, 1, &a->facts, facts) ? -1 : 0;
+    bool never_zero = (low && ptx_sum_at_most(y, c.a, -1, &a->facts, facts)) ||
+                      (high && ptx_sum_at_least(y, c.a, 1, &a->facts, facts));
+    if (c.kind == COND_EQ) return low && high ? 1 : never_zero ? -1 : 0;
+    return never_zero ? 1 : low && high ? -1 : 0;
 }
 
 int32_t access_fact(struct analysis *a, int32_t sum, int32_t list) {
@@ -258,9 +260,9 @@ int32_t access_assume(struct analysis *a, int32_t cond, int32_t facts, bool *exa
         return access_assume(a, c.b, access_assume(a, c.a, facts, exact), exact);
     case COND_NE: { /* at an end of its range */
         int32_t one = ptx_sum_constant(&a->s, 1);
-        if (ptx_sum_upper(&a->s, c.a, &a->facts, facts) == 0)
+        if (ptx_sum_at_most(&a->s, c.a, 0, &a->facts, facts))
             return access_fact(a, ptx_sum_add(&a->s, c.a, one, 1), facts);
-        if (ptx_sum_lower(&a->s, c.a, &a->facts, facts) == 0)
+        if (ptx_sum_at_least(&a->s, c.a, 0, &a->facts, facts))
             return access_fact(a, ptx_sum_add(&a->s, one, c.a, -1), facts);
         *exact = false;
         return facts;

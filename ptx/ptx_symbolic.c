@@ -159,7 +159,7 @@ int64_t ptx_sum_factor(const struct ptx_symbols_of *s, int32_t a, int32_t symbol
 }
 
 /* ---- bounds ---- */
-enum { MAX_DEPTH = 4, MAX_WORK = 3000 };
+enum { MAX_WORK = 3000 };
 
 static int64_t box(const struct ptx_symbols_of *s, const struct ptx_sum *e) {
     int64_t sum = e->constant, part;
@@ -183,7 +183,9 @@ struct query {
     struct ptx_symbols_of *s;
     const struct ptx_facts *facts;
     int32_t list;
-    uint64_t stop; /* value of s->work */
+    uint64_t stop;  /* value of s->work */
+    int64_t enough; /* a bound that need not be improved */
+    int top;        /* depth at which `enough` is said */
 };
 
 static int64_t upper(struct query *q, const struct ptx_sum *e, int depth);
@@ -234,19 +236,37 @@ static int64_t with_making(struct query *q, const struct ptx_sum *e, int32_t sym
 static int64_t upper(struct query *q, const struct ptx_sum *e, int depth) {
     int64_t best = box(q->s, e);
     if (depth == 0 || !e->count || ++q->s->work > q->stop) return best;
+    bool asked = depth == q->top;
     for (int32_t f = q->list; f >= 0; f = q->facts->fact[f].next) {
+        if (asked && best <= q->enough) return best;
         struct ptx_sum fact = full(q->s, q->facts->fact[f].sum);
         best = with_fact(q, e, &fact, depth, best);
     }
-    for (int64_t i = 0; i < e->count; i++) best = with_making(q, e, e->term[i].symbol, depth, best);
+    for (int64_t i = 0; i < e->count && !(asked && best <= q->enough); i++)
+        best = with_making(q, e, e->term[i].symbol, depth, best);
     return best;
 }
 
 int64_t ptx_sum_upper(struct ptx_symbols_of *s, int32_t a, const struct ptx_facts *facts, int32_t list) {
     if (!a) return PTX_INF;
-    struct query q = {s, facts, list, s->work + MAX_WORK};
+    struct query q = {s, facts, list, s->work + MAX_WORK, INT64_MIN, -1};
     struct ptx_sum e = full(s, a);
-    return upper(&q, &e, MAX_DEPTH);
+    return upper(&q, &e, s->depth);
+}
+
+bool ptx_sum_at_most(struct ptx_symbols_of *s, int32_t a, int64_t limit, const struct ptx_facts *facts, int32_t list) {
+    if (!a) return false;
+    struct ptx_sum e = full(s, a);
+    for (int depth = 0; depth <= s->depth; depth++) {
+        struct query q = {s, facts, list, s->work + MAX_WORK, limit, depth};
+        if (upper(&q, &e, depth) <= limit) return true;
+    }
+    return false;
+}
+
+bool ptx_sum_at_least(struct ptx_symbols_of *s, int32_t a, int64_t limit, const struct ptx_facts *facts, int32_t list) {
+    int32_t negative = limit == INT64_MIN ? 0 : ptx_sum_scale(s, a, -1);
+    return negative && ptx_sum_at_most(s, negative, -limit, facts, list);
 }
 
 int64_t ptx_sum_lower(struct ptx_symbols_of *s, int32_t a, const struct ptx_facts *facts, int32_t list) {

@@ -50,6 +50,7 @@ struct ptx_symbols_of { /* sums and symbols of one analysis */
     int32_t count, room;
     bool no_memory;
     bool no_types; /* a range that is no more than that of a 32-bit type does not count as a bound */
+    int depth;     /* of chains of facts that bounds follow */
     uint64_t work; /* steps of bounds so far */
 };
 
@@ -75,6 +76,8 @@ bool ptx_sum_is_constant(const struct ptx_symbols_of *s, int32_t a, int64_t *val
 int64_t ptx_sum_factor(const struct ptx_symbols_of *s, int32_t a, int32_t symbol); /* 0: not in it */
 /* The least upper bound that is found for a sum under facts (facts: -1 for none); PTX_INF: none. */
 int64_t ptx_sum_upper(struct ptx_symbols_of *s, int32_t a, const struct ptx_facts *facts, int32_t list);
+bool ptx_sum_at_most(struct ptx_symbols_of *s, int32_t a, int64_t limit, const struct ptx_facts *facts, int32_t list);
+bool ptx_sum_at_least(struct ptx_symbols_of *s, int32_t a, int64_t limit, const struct ptx_facts *facts, int32_t list);
 int64_t ptx_sum_lower(struct ptx_symbols_of *s, int32_t a, const struct ptx_facts *facts, int32_t list);
 
 #endif
