@@ -6,9 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#pragma weak ptx_access_static
-#pragma weak ptx_access_free
-
 /* A loop's body counts this often: only a scale, to tell a kernel worth waking other threads for. */
 enum { LOOP_TURNS = 16, MAX_FUNCTIONS_DEEP = 16 };
 
@@ -63,7 +60,7 @@ static cudaError_t find_pointers(struct vgpu_kernel *k, const struct ptx_module 
     struct ptx_accesses a;
     k->pointers = malloc((k->f->param_bytes / 8 + 1) * sizeof *k->pointers);
     if (!k->pointers) return cudaErrorMemoryAllocation;
-    if (!ptx_access_static || ptx_access_static(m, k->f, &a)) {
+    if (ptx_access_static(m, k->f, &a)) {
         all_words(k);
         return cudaSuccess;
     }

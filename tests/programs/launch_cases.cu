@@ -8,6 +8,7 @@
 #include <cstring>
 #include <csignal>
 #include <dlfcn.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "tests/programs/program_check.h"
@@ -483,6 +484,30 @@ static int streams() {
     return 7;
 }
 
+// Threads of the host, each with its stream, meet the same kernels for the first time together.
+static void *thread_main(void *) {
+    const int n = 256 * 40;
+    int *x = device_ints(n), *y = device_ints(n), *sums = device_ints(40);
+    cudaStream_t s;
+    CHECK(cudaDeviceSynchronize());
+    CHECK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    for (int i = 0; i < 10; i++) {
+        fill<<<40, 256, 0, s>>>(x, n, 3);
+        reverse_and_sum<<<40, 256, 256 * sizeof(int), s>>>(x, y, sums);
+        CHECK(cudaStreamSynchronize(s));
+        expect_ints(y, n, reversed);
+        expect_ints(sums, 40, block_sum);
+    }
+    CHECK(cudaStreamDestroy(s));
+    return nullptr;
+}
+static int threads() {
+    pthread_t t[6];
+    for (auto &p : t) EXPECT(!pthread_create(&p, nullptr, thread_main, nullptr));
+    for (auto &p : t) pthread_join(p, nullptr);
+    return 7;
+}
+
 static int print() {
     printf("host before\n");
     print_all<<<1, 32>>>(nullptr, 17);
@@ -691,6 +716,7 @@ static const struct {
              {"attributes", attributes},
              {"occupancy", occupancy},
              {"streams", streams},
+             {"threads", threads},
              {"print", print},
              {"fault-far", fault_far},
              {"fault-freed", fault_freed},
