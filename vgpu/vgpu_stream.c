@@ -181,27 +181,23 @@ void vgpu_blas_leave(void) {
     pthread_rwlock_unlock(&blas_gate);
 }
 
-/* Operations of a stream do not overlap, and none takes no time: the clock's steps may be coarser than the work. */
+static void run_op(struct vgpu_op *op) {
+    if (op->blas) vgpu_blas_enter();
+    if (!vgpu_refused) op->run(op->args); /* after a fault nothing runs any more */
+    if (op->blas) vgpu_blas_leave();
+}
+
+/* Operations of a stream do not overlap, and none takes no time: the clock's steps may be coarser than the work. The
+ * client's functions are called with no lock held. */
 static void run_timed(struct vgpu_stream *s, struct vgpu_op *op) {
     uint32_t clock, clock_at_end;
     uint64_t start = vgpu_activity_clock(&clock);
     if (start < s->last_end && clock == s->last_clock) start = s->last_end;
-    op->run(op->args);
+    run_op(op);
     uint64_t end = vgpu_activity_clock(&clock_at_end);
     s->last_end = end > start ? end : start + 1;
     s->last_clock = clock_at_end;
     if (!vgpu_refused) vgpu_activity_done(&op->activity, (uint32_t)s->id, start, s->last_end);
-}
-
-static void run_op(struct vgpu_stream *s, struct vgpu_op *op) {
-    if (op->blas) vgpu_blas_enter();
-    if (!vgpu_refused) { /* after a fault nothing runs any more */
-        if (op->activity.kind && atomic_load_explicit(&vgpu_activity_wanted, memory_order_relaxed))
-            run_timed(s, op);
-        else
-            op->run(op->args);
-    }
-    if (op->blas) vgpu_blas_leave();
 }
 
 static void *worker(void *arg) {
@@ -215,7 +211,10 @@ static void *worker(void *arg) {
         for (size_t i = 0; i < op->waits; i++) wait_locked(op->wait[i]);
         if (quitting()) break;
         pthread_mutex_unlock(&vgpu_lock);
-        run_op(s, op);
+        if (op->activity.kind && atomic_load_explicit(&vgpu_activity_wanted, memory_order_relaxed))
+            run_timed(s, op);
+        else
+            run_op(op);
         pthread_mutex_lock(&vgpu_lock);
         s->head = op->next;
         s->done++;
