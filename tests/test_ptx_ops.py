@@ -419,13 +419,12 @@ def width(kind):
     return max(16, kind_bits(kind.lstrip('n')))
 
 
-def entry(k, text, dst, srcs):
-    lines = ['.reg .pred %p<4>;', '.reg .b16 %h<8>;', '.reg .b32 %w<10>;', '.reg .b64 %d<12>;', 'mov.u32 %w9, %tid.x;',
-             'ld.param.u64 %d8, [in];', 'ld.param.u64 %d9, [out];', 'cvta.to.global.u64 %d8, %d8;', 'cvta.to.global.u64 %d9, %d9;',
-             'mad.wide.u32 %d10, %w9, 32, %d8;', 'mad.wide.u32 %d11, %w9, 8, %d9;']
+def one(k, text, dst, srcs):
+    """In a scope of its own: %d10 is where the thread's operands of this instruction are, %d11 where its result goes."""
+    lines = ['.reg .pred %p<4>;', '.reg .b16 %h<8>;', '.reg .b32 %w<9>;', '.reg .b64 %d<8>;']
     for n, kind in enumerate(srcs):
         name, b = REG[width(kind)]
-        lines.append(f'ld.global.{b} {name}{n}, [%d10+{8 * n}];')
+        lines.append(f'ld.global.{b} {name}{n}, [%d10+{32 * N * k + 8 * n}];')
         if kind == 'pred':
             lines.append(f'setp.ne.s16 %p3, {name}{n}, 0;')
             text = text.replace('$q', '%p3')
@@ -434,19 +433,44 @@ def entry(k, text, dst, srcs):
         lines += [text.replace('$p', '%p0').replace('$r', '%p1'), 'selp.b32 %w7, 1, 0, %p0;']
         if dst == 'pred2':
             lines += ['selp.b32 %w8, 2, 0, %p1;', 'or.b32 %w7, %w7, %w8;']
-        lines.append('st.global.b32 [%d11], %w7;')
+        lines.append(f'st.global.b32 [%d11+{8 * N * k}], %w7;')
     else:
         name, b = REG[width(dst)]
-        lines += [text.replace('$d', name + '7'), f'st.global.{b} [%d11], {name}7;']
-    body = '\n'.join('\t' + x for x in lines)
-    return f'.visible .entry op_{k}(.param .u64 in, .param .u64 out)\n{{\n{body}\n\tret;\n}}\n'
+        lines += [text.replace('$d', name + '7'), f'st.global.{b} [%d11+{8 * N * k}], {name}7;']
+    return '{\n' + '\n'.join('\t' + x for x in lines) + '\n}\n'
+
+
+WARP = range(3, len(OPS), 8)  # those that warp mode is tried on; it compiles slowly
+
+
+def entries(chosen, warp=False, each=20):
+    """Some instructions to a kernel: a compiler has less to begin with."""
+    text = '.version 8.1\n.target sm_90\n.address_size 64\n'
+    for first in range(0, len(chosen), each):
+        text += f"""
+.visible .entry ops_{first}(.param .u64 in, .param .u64 out)
+{{
+\t.reg .b32 %w9;
+\t.reg .b64 %d10, %d11, %d12, %d13;
+\tmov.u32 %w9, %tid.x;
+\t{'bar.warp.sync -1;' if warp else ''}
+\tld.param.u64 %d12, [in];
+\tld.param.u64 %d13, [out];
+\tcvta.to.global.u64 %d12, %d12;
+\tcvta.to.global.u64 %d13, %d13;
+\tmad.wide.u32 %d10, %w9, 32, %d12;
+\tmad.wide.u32 %d11, %w9, 8, %d13;
+"""
+        text += ''.join(one(k, *OPS[k][:3]) for k in chosen[first:first + each]) + '\tret;\n}\n'
+    return text
 
 
 @pytest.fixture(scope='module')
 def work(tmp_path_factory):
     """The PTX, and the operands."""
     d = tmp_path_factory.mktemp('ops')
-    (d / 'ops.ptx').write_text('.version 8.1\n.target sm_90\n.address_size 64\n' + ''.join(entry(k, *o[:3]) for k, o in enumerate(OPS)))
+    (d / 'ops.ptx').write_text(entries(range(len(OPS))))
+    (d / 'warp.ptx').write_text(entries(WARP, warp=True))
     r = random.Random(20)
     data, operands = bytearray(), []
     for text, dst, srcs, _, _ in OPS:
@@ -489,13 +513,14 @@ def near(dst, got, want, error):
     return abs(v - want) <= abs(want) * error[0] + error[1]
 
 
-def check(work, program, device):
+def check(work, program, device, text='ops.ptx', chosen=range(len(OPS))):
     d, operands = work
-    r = run(os.path.join(BUILD, 'tests', program), d / 'ops.ptx', d / 'in', d / program, N)
+    r = run(os.path.join(BUILD, 'tests', program), d / text, d / 'in', d / program, N)
     assert r.returncode == 0, r.stderr
-    results = struct.unpack(f'<{len(OPS) * N}Q', (d / program).read_bytes())
+    results = struct.unpack(f'<{len(OPS) * N}Q', (d / program).read_bytes()[:len(OPS) * N * 8])
     bad = []
-    for k, (text, dst, srcs, reference, error) in enumerate(OPS):
+    for k in chosen:
+        text, dst, srcs, reference, error = OPS[k]
         for n, row in enumerate(operands[k]):
             got, want = results[k * N + n], reference(*row)
             if error is None:
@@ -504,7 +529,7 @@ def check(work, program, device):
                 continue
             bad.append(f'{text} of {[hex(x) for x in row]}: {got:#x}, not {want if isinstance(want, (tuple, str, float)) else hex(int(want))}')
             break
-    assert not bad, f'{len(bad)} of {len(OPS)} instructions:\n' + '\n'.join(bad[:40])
+    assert not bad, f'{len(bad)} of {len(chosen)} instructions:\n' + '\n'.join(bad[:40])
 
 
 def test_the_text_is_ptx(work):
@@ -519,3 +544,10 @@ def test_the_text_is_ptx(work):
 
 def test_interpreter(work):
     check(work, 'ptx_exec', False)
+
+
+@pytest.mark.parametrize('text,chosen', [('ops.ptx', range(len(OPS))), ('warp.ptx', WARP)], ids=['loop', 'warp'])
+def test_compiler(work, monkeypatch, text, chosen):
+    """In loop mode, and in warp mode."""
+    monkeypatch.setenv('XDG_CACHE_HOME', str(work[0] / 'cache'))
+    check(work, 'ptx_exec_jit', True, text, chosen)

@@ -1,6 +1,6 @@
-/* Runs every entry of a PTX file on N threads each: ptx_exec PTX IN OUT N. Each entry takes two pointers: IN has N × 32
- * bytes an entry (a thread's operands), OUT gets N × 8 (its result). Built a second time with the compiler of the
- * virtual GPU (PTX_EXEC_JIT), which must answer the same. */
+/* Runs every entry of a PTX file on one block of N threads: ptx_exec PTX IN OUT N. Each entry takes two pointers: to
+ * all of IN, and to as many bytes that become OUT. Built a second time with the compiler of the virtual GPU
+ * (PTX_EXEC_JIT), which must answer the same. */
 #include "ptx/ptx_interp.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,6 @@ static void execute(const struct ptx_module *m, const struct ptx_function *f, vo
     struct vgpu_code code;
     char err[256];
     if (vgpu_jit(m, f, &code, err, sizeof err)) die(f->name, err);
-    if (!code.block) die(f->name, "not in loop mode");
     static _Alignas(64) unsigned char shared[64], local[64], copy[64];
     memcpy(copy, params, 16);
     struct vgpu_frame frame = {.params = copy,
@@ -42,7 +41,8 @@ static void execute(const struct ptx_module *m, const struct ptx_function *f, vo
                                .block = {threads, 1, 1},
                                .threads = threads,
                                .warps = (threads + 31) / 32};
-    code.block(&frame);
+    if (code.block) code.block(&frame);
+    for (uint32_t w = 0; !code.block && w < frame.warps; w++) code.warp(&frame, w); /* no barriers here */
 }
 #else
 static void execute(const struct ptx_module *m, const struct ptx_function *f, void **params, unsigned threads) {
@@ -64,15 +64,14 @@ int main(int argc, char **argv) {
         die(argv[1], e.text);
     }
     FILE *out = fopen(argv[3], "wb");
-    uint64_t *result = malloc(n * 8);
-    if (!out || !result || in_bytes != (size_t)m->function_count * n * 32) die(argv[2], "of another length");
+    unsigned char *result = calloc(1, in_bytes + 1);
+    if (!out || !result) die(argv[3], "cannot be written");
+    void *params[2] = {in, result};
     for (int32_t k = 0; k < m->function_count; k++) {
-        void *params[2] = {in + (size_t)k * n * 32, result};
         if (m->functions[k].error) die(m->functions[k].name, m->functions[k].error);
-        memset(result, 0, n * 8);
         execute(m, &m->functions[k], params, n);
-        fwrite(result, 8, n, out);
     }
+    fwrite(result, 1, in_bytes, out);
     if (fclose(out)) die(argv[3], "cannot be written");
     ptx_free(m);
     return 0;

@@ -31,3 +31,13 @@ $(BUILD)/tests/ptx_exec: $(call objs,tests/support/ptx_exec.c) $(PTX_RUN)
 TEST_PROGRAMS += $(BUILD)/tests/ptx_exec
 UNIT_test_ptx_access_zoo = $(ZOO_OBJ) $(call objs,tests/zoo/zoo_interpret.c) $(PTX_OBJ) | $(ZOO_PTX)
 LIBS_test_ptx_access_zoo = $(PTX_LIBS)
+# The same by the compiler of the virtual GPU.
+$(BUILD)/obj/tests/support/ptx_exec_jit.o: tests/support/ptx_exec.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(SAY) "  CC $< (jit)"
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(CFLAGS) -DPTX_EXEC_JIT -c $< -o $@
+$(BUILD)/tests/ptx_exec_jit: $(BUILD)/obj/tests/support/ptx_exec_jit.o $(call objs,vgpu/vgpu_folder.c) $$(VGPU_JIT) $(PTX_RUN)
+	@mkdir -p $(@D)
+	$(SAY) "  LINK $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(VGPU_JIT_LIBS) $(PTX_LIBS) -lpthread
+TEST_PROGRAMS += $(BUILD)/tests/ptx_exec_jit
