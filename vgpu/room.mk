@@ -106,3 +106,15 @@ $(VGPU_PROGRAM_BIN):
 	$(Q)$(NVCC) -cudart shared -std=c++17 $(VGPU_PTX) $(NVCC_FLAGS) -I. $(filter %.cu,$^) -o $@
 UNIT_ptx_link = $(call objs,$(PTX_SRC))
 LIBS_ptx_link = $(PTX_LIBS)
+
+# Compiled kernels against C loops.
+BENCHES += $(BUILD)/bench/bench_jit
+$(call objs,bench/bench_jit_loops.c): ROOM_CFLAGS = -O3 -march=native -ffast-math
+$(BUILD)/bench/bench_jit: $(call objs,bench/bench_jit.c bench/bench_jit_loops.c vgpu/vgpu_folder.c vgpu/vgpu_run_fiber.c) $(VGPU_JIT) $$(PTX_RUN) | $(BUILD)/bench/bench_jit.ptx
+	@mkdir -p $(@D)
+	$(SAY) "  LINK $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(VGPU_JIT_LIBS) $(PTX_LIBS) -lpthread
+$(BUILD)/bench/bench_jit.ptx: bench/bench_jit_kernels.cu
+	@mkdir -p $(@D)
+	$(SAY) "  NVCC $@"
+	$(Q)$(NVCC) -ptx -arch=compute_80 $< -o $@

@@ -203,7 +203,10 @@ static LLVMValueRef int_to_float(struct jit_gen *g, const struct ptx_instr *i) {
  * ----------------------------------------------------------------- */
 static LLVMValueRef half_of(struct jit_gen *g, const struct ptx_instr *i, LLVMValueRef v, bool bf16) {
     if (i->type == PTX_E4M3X2 || i->type == PTX_E5M2X2) {
-        if (i->modifiers & PTX_M_RELU) v = jit_select(g, below_zero(g, v), jit_const_float(g, 32, 0), v);
+        if (i->modifiers & PTX_M_RELU) {
+            LLVMValueRef zero = jit_const_float(g, 32, 0);
+            v = jit_select(g, jit_ordered(g, LLVMRealOLE, v, zero), zero, v);
+        }
         return i->type == PTX_E4M3X2 ? to_small(g, v, 3, 7, 0x7e, 448) : to_small(g, v, 2, 15, 0x7b, 57344);
     }
     return jit_resize(g, to_float(g, i, bf16 ? PTX_BF16 : PTX_F16, v), 32, false);

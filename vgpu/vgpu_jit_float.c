@@ -1,8 +1,7 @@
 /* f32 and f64 arithmetic.
  *
- * Rounding to nearest is the machine's own; nothing is reassociated or contracted. The other modes are computed from
- * the result to nearest and the sign of its error: f32 in double, rounded to odd and then once more; f64 by error-free
- * transformations (Knuth's sum, Boldo and Muller's fma), exact unless the error itself underflows.
+ * Rounding to nearest is the machine's own; nothing is reassociated or contracted. f32 in other modes is computed in
+ * double, rounded to odd, and once more in the mode.
  * .ftz is done by selects, so the machine's own mode is left alone. A NaN result is some quiet NaN. */
 #include "vgpu/vgpu_jit_float.h"
 
@@ -116,60 +115,57 @@ static LLVMValueRef zero_sign(struct jit_gen *g, LLVMValueRef s, LLVMValueRef a,
     return jit_select(g, LLVMBuildAnd(g->b, zero, both, ""), jit_const_float(g, jit_bits(s), -0.0), s);
 }
 
-/* Of finite operands an infinite result is one above (below) every number. */
-static LLVMValueRef overflow_error(struct jit_gen *g, LLVMValueRef r, LLVMValueRef e, LLVMValueRef a, LLVMValueRef b) {
-    LLVMValueRef inf = jit_to_float(g, jit_const(g, 64, UINT64_C(0x7ff0000000000000)));
-    LLVMValueRef over = jit_ordered(g, LLVMRealOEQ, jit_abs(g, r), inf);
-    LLVMValueRef finite = LLVMBuildAnd(g->b, jit_ordered(g, LLVMRealOLT, jit_abs(g, a), inf),
-                                       jit_ordered(g, LLVMRealOLT, jit_abs(g, b), inf), "");
-    return jit_select(g, LLVMBuildAnd(g->b, over, finite, ""), negative(g, r), e);
-}
-
-static LLVMValueRef by_error(struct jit_gen *g, LLVMValueRef r, LLVMValueRef e, unsigned round) {
-    return jit_step(g, r, round, above_zero(g, e), below_zero(g, e));
-}
-
-LLVMValueRef jit_add_in_mode(struct jit_gen *g, LLVMValueRef a, LLVMValueRef b, unsigned round) {
-    LLVMValueRef s = plus(g, a, b), e = overflow_error(g, s, sum_error(g, a, b, s), a, b);
-    return zero_sign(g, by_error(g, s, e, round), a, b, round);
-}
-
-/* fma in f64: its error is the sum of two numbers, of which the first has the sign. */
-static LLVMValueRef fma_in_mode(struct jit_gen *g, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c, unsigned round) {
-    LLVMValueRef r = jit_call3(g, "llvm.fma", a, b, c), p = times(g, a, b);
-    LLVMValueRef pe = jit_call3(g, "llvm.fma", a, b, negative(g, p));
-    LLVMValueRef ah = plus(g, c, pe), al = sum_error(g, c, pe, ah);
-    LLVMValueRef bh = plus(g, p, ah), bl = sum_error(g, p, ah, bh);
-    LLVMValueRef e = plus(g, plus(g, minus(g, bh, r), bl), al);
-    e = overflow_error(g, r, e, p, c);
-    return zero_sign(g, by_error(g, r, e, round), p, c, round);
-}
-
 /* The error of a quotient has the sign of its remainder times that of the divisor. */
 static LLVMValueRef divide_error(struct jit_gen *g, LLVMValueRef a, LLVMValueRef b, LLVMValueRef q) {
     LLVMValueRef rest = jit_call3(g, "llvm.fma", negative(g, q), b, a);
     return jit_select(g, sign_set(g, b), negative(g, rest), rest);
 }
 
-static LLVMValueRef double_in_mode(struct jit_gen *g, unsigned op, LLVMValueRef v[3], unsigned round) {
-    LLVMValueRef r, e;
+/* f64 in a mode other than to nearest, which is rare: by the machine in that mode, in C, a lane at a time. `op` as
+ * ptx_double_op has it. */
+static LLVMValueRef double_once(struct jit_gen *g, char op, LLVMValueRef v[3], unsigned round) {
+    LLVMTypeRef d = LLVMDoubleTypeInContext(g->u->context), types[] = {jit_int1(g, 32), d, d, d, jit_int1(g, 32)};
+    LLVMTypeRef t = LLVMFunctionType(d, types, 5, false);
+    LLVMValueRef f = LLVMGetNamedFunction(g->u->llvm, "ptx_double_op"), none = LLVMConstReal(d, 0);
+    if (!f) f = LLVMAddFunction(g->u->llvm, "ptx_double_op", t);
+    LLVMValueRef args[] = {jit_scalar(g, 32, (uint64_t)op), v[0], v[1] ? v[1] : none, v[2] ? v[2] : none,
+                           jit_scalar(g, 32, round)};
+    return LLVMBuildCall2(g->b, t, f, args, 5, "");
+}
+
+static LLVMValueRef double_in_mode(struct jit_gen *g, char op, LLVMValueRef v[3], unsigned round) {
+    if (g->width == 1) return double_once(g, op, v, round);
+    LLVMTypeRef d = LLVMDoubleTypeInContext(g->u->context), t = LLVMVectorType(d, JIT_LANES);
+    LLVMValueRef place[3] = {0}, one[3] = {0}, room = jit_room(g, d);
+    struct jit_each e;
+    for (int k = 0; k < 3; k++)
+        if (v[k]) place[k] = jit_spill(g, v[k]);
+    jit_each_begin(g, &e);
+    for (int k = 0; k < 3; k++)
+        if (v[k]) one[k] = jit_load(g, d, jit_lane_place(g, d, place[k], e.lane));
+    LLVMBuildStore(g->b, double_once(g, op, one, round), jit_lane_place(g, d, room, e.lane));
+    jit_each_end(g, &e);
+    return jit_load(g, t, LLVMBuildBitCast(g->b, room, jit_pointer(g, t), ""));
+}
+
+LLVMValueRef jit_add_in_mode(struct jit_gen *g, LLVMValueRef a, LLVMValueRef b, unsigned round) {
+    return double_in_mode(g, '+', (LLVMValueRef[3]){a, b, NULL}, round);
+}
+
+static char double_op(unsigned op) {
     switch (op) {
     case PTX_OP_ADD:
-        return jit_add_in_mode(g, v[0], v[1], round);
+        return '+';
     case PTX_OP_SUB:
-        return jit_add_in_mode(g, v[0], negative(g, v[1]), round);
+        return '-';
     case PTX_OP_MUL:
-        r = times(g, v[0], v[1]);
-        e = jit_call3(g, "llvm.fma", v[0], v[1], negative(g, r));
-        return by_error(g, r, overflow_error(g, r, e, v[0], v[1]), round);
+        return '*';
     case PTX_OP_DIV:
-        r = LLVMBuildFDiv(g->b, v[0], v[1], "");
-        return by_error(g, r, divide_error(g, v[0], v[1], r), round);
+        return '/';
     case PTX_OP_SQRT:
-        r = jit_call1(g, "llvm.sqrt", v[0]);
-        return by_error(g, r, jit_call3(g, "llvm.fma", negative(g, r), r, v[0]), round);
+        return 's';
     default:
-        return fma_in_mode(g, v[0], v[1], v[2], round);
+        return 'f';
     }
 }
 
@@ -270,7 +266,7 @@ static LLVMValueRef operation(struct jit_gen *g, const struct ptx_instr *i, unsi
     case PTX_OP_RCP:
         if (directed) {
             LLVMValueRef q[3] = {jit_const_float(g, bits, 1), v[0], NULL};
-            return bits == 64 ? double_in_mode(g, PTX_OP_DIV, q, i->round) : single_in_mode(g, PTX_OP_DIV, q, i->round);
+            return bits == 64 ? double_in_mode(g, '/', q, i->round) : single_in_mode(g, PTX_OP_DIV, q, i->round);
         }
         return reciprocal(g, i, bits, v[0]);
     case PTX_OP_RSQRT:
@@ -283,7 +279,7 @@ static LLVMValueRef operation(struct jit_gen *g, const struct ptx_instr *i, unsi
     case PTX_OP_FMA:
     case PTX_OP_MAD:
         if (!directed) return nearest(g, i->op, v);
-        return bits == 64 ? double_in_mode(g, i->op, v, i->round) : single_in_mode(g, i->op, v, i->round);
+        return bits == 64 ? double_in_mode(g, double_op(i->op), v, i->round) : single_in_mode(g, i->op, v, i->round);
     case PTX_OP_MIN:
     case PTX_OP_MAX:
         v[0] = jit_min_max(g, i, v[0], v[1]);

@@ -1,6 +1,7 @@
 /* LLVM behind the code generator: passes and machine code for this processor, and ORC, which loads objects.
  * Compilations run on any thread, each in a context of its own; the session is made once and lives as long as the
  * process. */
+#include "ptx/ptx_machine.h"
 #include "vgpu/vgpu_jit.h"
 
 #include <llvm-c/Analysis.h>
@@ -43,6 +44,7 @@ static void define_symbols(void) {
         const char *name;
         uintptr_t at;
     } table[] = {
+        {"ptx_double_op", (uintptr_t)ptx_double_op},
         {"memcpy", (uintptr_t)memcpy},
         {"memmove", (uintptr_t)memmove},
         {"memset", (uintptr_t)memset},
