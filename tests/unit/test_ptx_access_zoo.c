@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static int problems;
+static int problems, exact;
 static const char *where;
 
 __attribute__((format(printf, 1, 2))) static void problem(const char *format, ...) {
@@ -83,6 +83,7 @@ static void check_slot(const struct ptx_accesses *a, const struct ptx_access *sl
     if (!extents || !slot->extent_known || a->unknown) return;
     check_extent("touched", s->any, slot->lo, slot->hi, name);
     check_extent("read", s->read, slot->read_lo, slot->read_hi, name);
+    exact += s->any.lo == slot->lo && s->any.hi == slot->hi;
     check_extent("written", s->write, slot->write_lo, slot->write_hi, name);
     if (slot->dense && (s->any.lo != slot->lo || s->any.hi != slot->hi || !s->all))
         problem("%s: dense, but touched [%lld, %lld)%s of [%lld, %lld)", name, (long long)s->any.lo,
@@ -151,11 +152,12 @@ static void check_file(const char *name) {
     assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
     snprintf(path, sizeof path, "%s/%s", dirname(self), name);
     if (zoo_open(&m, path, err, sizeof err)) fail_msg("%s", err);
-    problems = slots = unknown = known_extents = dense = may_be = 0;
+    problems = exact = slots = unknown = known_extents = dense = may_be = 0;
     for (int k = 0; k < zoo_case_count; k++) check_case(&m, &zoo_cases[k]);
     zoo_close(&m);
-    print_message("%s: %d launches: %d unknown; %d slots: %d with extent, %d dense, %d that may be\n", name,
-                  zoo_case_count, unknown, slots, known_extents, dense, may_be);
+    print_message(
+        "%s: %d launches: %d unknown; %d slots: %d with extent, %d of them to the byte, %d dense, %d that may be\n",
+        name, zoo_case_count, unknown, slots, known_extents, exact, dense, may_be);
     assert_int_equal(problems, 0);
     assert_true(slots > 150);
 }
