@@ -170,18 +170,16 @@ static int write_buffer(struct loader *l, const struct row *w, const struct row_
     return sql_insert(l->db, l->insert, l->err, l->err_len);
 }
 
-/* An extent is the least that is known to hold all accesses; what of it lies outside the block is not touched. */
+/* An extent that leaves the block is no more than a bound (an index from memory may be anything): not known then. */
 static void clip(const struct at_block *b, struct row_operand *o) {
-    int64_t from = (int64_t)(o->address - (uint64_t)b->address), to = from + o->bytes;
+    int64_t from = (int64_t)(o->address - (uint64_t)b->address);
     if (o->bytes < 0) {
         if (from < 0 || from >= b->bytes) o->address = o->pointer;
         return;
     }
-    if (from < 0) from = 0;
-    if (to > b->bytes) to = b->bytes;
-    if (to < from) to = from;
-    o->address = (uint64_t)(b->address + from);
-    o->bytes = to - from;
+    if (from >= 0 && from <= b->bytes && o->bytes <= b->bytes - from) return;
+    o->address = o->pointer;
+    o->bytes = AT_UNKNOWN_BYTES;
 }
 
 static int take_operand(struct loader *l, int32_t event, const struct row *w, const struct row_operand *o) {
