@@ -241,11 +241,27 @@ static void print_name(struct emitter *e, const char *name) {
     emit_text(e, NULL, "function", text);
 }
 
+/* How many rows of a list by size are shown: people get the first ones. */
+static int64_t shown(const struct emitter *e, int64_t n) {
+    int people = e->format == EMIT_TEXT || e->format == EMIT_MARKDOWN;
+    return people && n > 12 ? 12 : n;
+}
+
+static void first_of(char *label, size_t room, const char *what, int64_t n, int64_t all) {
+    if (n < all)
+        snprintf(label, room, "%s, the first %lld of %lld", what, (long long)n, (long long)all);
+    else
+        snprintf(label, room, "%s", what);
+}
+
 static void print_coverage(struct emitter *e, const struct report *r) {
     emit_object(e, "coverage", NULL, LOOK_FIELDS);
     emit_real(e, "counted_time_share", NULL, UNIT_SHARE, r->counted_time_share);
-    emit_list(e, "uncounted", r->n_uncounted ? "Not counted" : NULL, r->n_uncounted ? LOOK_TABLE : LOOK_HIDDEN);
-    for (int64_t i = 0; i < r->n_uncounted; i++) {
+    char label[80];
+    int64_t n = shown(e, r->n_uncounted);
+    first_of(label, sizeof label, "FLOPs not counted", n, r->n_uncounted);
+    emit_list(e, "uncounted", n ? label : NULL, n ? LOOK_TABLE : LOOK_HIDDEN);
+    for (int64_t i = 0; i < n; i++) {
         emit_object(e, "", NULL, LOOK_FIELDS);
         print_name(e, r->uncounted[i].name ? r->uncounted[i].name : "");
         emit_int(e, "launches", "calls", UNIT_NONE, r->uncounted[i].launches);
@@ -258,13 +274,9 @@ static void print_coverage(struct emitter *e, const struct report *r) {
 
 /* Where the device's time went: people see the first ones. */
 static void print_functions(struct emitter *e, const struct report *r) {
-    enum { SHOWN = 12 };
-    int people = e->format == EMIT_TEXT || e->format == EMIT_MARKDOWN;
-    int64_t n = people && r->n_functions > SHOWN ? SHOWN : r->n_functions;
-    char label[80] = "Device time by function";
-    if (n < r->n_functions)
-        snprintf(label, sizeof label, "Device time by function, the first %d of %lld", SHOWN,
-                 (long long)r->n_functions);
+    char label[80];
+    int64_t n = shown(e, r->n_functions);
+    first_of(label, sizeof label, "Device time by function", n, r->n_functions);
     emit_list(e, "functions", r->busy_ns ? label : NULL, r->busy_ns ? LOOK_TABLE : LOOK_HIDDEN);
     for (int64_t i = 0; i < n; i++) {
         const struct report_function *f = &r->functions[i];
