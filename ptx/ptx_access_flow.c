@@ -326,6 +326,7 @@ static int32_t rounded(struct analysis *a, int32_t sum, int64_t f, const struct 
 static void apply_loop_facts(struct analysis *a, int32_t b, struct place *at) {
     struct block_info *header = &a->frames[a->frame]->block[b];
     int32_t counter, k = counter_symbol(a, b, &counter);
+    header->bounded = header->all_facts && k >= 0;
     for (int32_t n = 0; n < header->loop_fact_count && k >= 0; n++) {
         int32_t sum = header->loop_facts[n];
         int64_t factor = sum ? ptx_sum_factor(&a->s, sum, k) : 0;
@@ -337,13 +338,12 @@ static void apply_loop_facts(struct analysis *a, int32_t b, struct place *at) {
             at->facts = rounded(a, sum, factor, at, at->facts);
             continue;
         }
-        at->exact = false;
+        header->bounded = false;
         int64_t low = ptx_sum_lower(&a->s, first, &a->facts, header->entry.facts); /* factor·k ≤ -first */
         if (low == -PTX_INF) continue;
         int64_t most = low >= 0 ? 0 : -low / factor;
         at->facts = access_fact(a, ptx_sum_add(&a->s, counter, ptx_sum_constant(&a->s, most), -1), at->facts);
     }
-    if (!header->all_facts) at->exact = false;
 }
 
 /* Do only tests that each iteration makes, and whose meaning is known, end the loop? */
@@ -358,6 +358,22 @@ static bool ends_by_tests(struct analysis *a, int32_t h) {
         for (int32_t s = 0; s < f->f->blocks[b].succs; s++)
             leaves |= f->block[b].feasible[s] && !in_body(header, f->f->blocks[b].succ[s]);
         if (leaves && !dominates_latches(f, b, h)) return false;
+    }
+    return true;
+}
+
+/* Do all loops around the present place run for just as long as their facts say? */
+bool access_bounded(const struct analysis *a) {
+    int32_t b = a->at_block;
+    for (int32_t n = a->frame; n >= 0; n = a->frames[n]->parent) {
+        const struct frame *f = a->frames[n];
+        for (int32_t h = b; h >= 0; h = f->f->blocks[h].idom)
+            if (f->block[h].header && (!f->reducible || (in_body(&f->block[h], b) && !f->block[h].bounded)))
+                return false;
+        if (!f->call) break;
+        const struct ptx_function *caller = a->frames[f->parent]->f;
+        for (b = 0; b < caller->block_count - 1 && caller->instrs + caller->blocks[b].end <= f->call; b++) {
+        }
     }
     return true;
 }
@@ -675,7 +691,7 @@ static bool enter_block(struct analysis *a, int32_t b, const struct state *entry
         forget_loops(f, b, &at);
         info->entry = at;
         if (info->header && f->reducible) apply_loop_facts(a, b, &at);
-        if (info->header && (!f->reducible || !ends_by_tests(a, b))) at.exact = false;
+        if (info->header && (!f->reducible || !ends_by_tests(a, b))) info->bounded = false;
         info->in = at;
         int32_t cells = a->cell_count;
         if (a->now.cell_count < cells) {

@@ -300,7 +300,7 @@ static void record(struct analysis *a, const struct transfer *t, const struct va
                                                             (properties & PTX_P_WRITES ? PTX_ACCESS_W : 0),
                                                     .atomic = !!(properties & PTX_P_ATOMIC),
                                                     .may_be = may_be,
-                                                    .exact = t->exact && !may_be,
+                                                    .exact = t->exact && !may_be && access_bounded(a),
                                                     .line = t->i->line};
 }
 

@@ -83,6 +83,7 @@ struct block_info {
     int32_t *loop_facts; /* header: sums ≤ 0 that hold when an iteration ends and another begins */
     int32_t loop_fact_count, loop_fact_room;
     uint64_t facts_used;          /* header: hash of loop_facts of the last pass */
+    bool bounded;                 /* header: the loop runs for just as long as its facts say */
     bool all_facts;               /* header: loop_facts are all there is */
     uint64_t *body;               /* header: blocks of the loop */
     int32_t tree_first, tree_end; /* interval of the dominator tree */
@@ -179,6 +180,7 @@ int32_t access_quotient(struct analysis *a, int32_t sum, int64_t by);
 void access_memory(struct analysis *a, const struct ptx_instr *i, bool exact);
 void access_call(struct analysis *a, const struct ptx_instr *i);
 int32_t access_cell(struct analysis *a, int32_t frame, int32_t var, int64_t at, int32_t bytes);
+bool access_bounded(const struct analysis *a);
 void access_run_frame(struct analysis *a, int32_t frame);
 int32_t access_frame(struct analysis *a, const struct ptx_function *f, int32_t parent, const struct ptx_instr *call);
 int access_results(struct analysis *a, struct ptx_accesses *out);

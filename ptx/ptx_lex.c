@@ -107,6 +107,7 @@ struct ptx_token ptx_lex(struct ptx_lexer *l) {
         t.kind = strchr("{}()[]<>,;:=+-*/!@|~&^?", *p) ? PTX_T_PUNCT : PTX_T_BAD;
         p++;
     }
+    if (t.kind == PTX_T_BAD) t.text = l->at;
     t.length = (uint32_t)(p - t.text);
     if (t.kind == PTX_T_STRING) p++;
     if (t.kind != PTX_T_BAD) l->at = p; /* a bad one stays: the parser must not get past it */

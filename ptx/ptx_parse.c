@@ -40,7 +40,7 @@ static void check_token(struct ptx_parser *p) {
     const struct ptx_token *t = &p->token;
     if (t->kind != PTX_T_BAD) return;
     if (*t->text == '/') ptx_fault(p, t, "a comment has no end");
-    if (t->text[-(t->text > p->text)] == '"') ptx_fault(p, t, "a string has no end");
+    if (*t->text == '"') ptx_fault(p, t, "a string has no end");
     ptx_fault(p, t, "unexpected character 0x%02x", (unsigned char)*t->text);
 }
 
@@ -374,7 +374,6 @@ int ptx_parse(const char *text, size_t bytes, struct ptx_module **out, struct pt
     }
     if (bytes && !text[bytes - 1]) bytes--;
     p->error = error;
-    p->text = text;
     ptx_lex_begin(&p->lexer, text, bytes);
     int rc = setjmp(p->module_fault) ? -1 : 0;
     if (!rc) {

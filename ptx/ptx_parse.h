@@ -70,7 +70,6 @@ struct ptx_targets {             /* name: .branchtargets A, B; */
 };
 
 struct ptx_parser {
-    const char *text;
     struct ptx_lexer lexer, body_lexer; /* body_…: where the function's body begins */
     struct ptx_token token, next, body_token, body_next;
     struct ptx_module *module;
