@@ -83,7 +83,7 @@ enum ptx_step ptx_enter(struct ptx_thread *t, const struct ptx_instr *i, const s
                         (unsigned long long)top);
     if (more_frames(t, base + (uint32_t)f->reg_count))
         return ptx_fail(t, i, PTX_FAULT_MEMORY, "no memory for the registers of %s", f->name);
-    memset(t->regs + base, 0, (size_t)f->reg_count * sizeof *t->regs);
+    if (f->reg_count) memset(t->regs + base, 0, (size_t)f->reg_count * sizeof *t->regs);
     t->frames[t->depth++] = (struct ptx_frame){.f = f, .regs = base, .local = local, .args = (uint32_t)args};
     t->local_top = (uint32_t)top;
     return PTX_STEP_JUMP;

@@ -1,7 +1,7 @@
 """Each PTX instruction alone, on random and on awkward operands, by the interpreter and by the compiler of the virtual GPU,
 against ptx_reference.py. Approximate functions: the interpreter within one unit in the last place, the compiler within the
 error that the PTX manual gives a device."""
-import math, os, random, struct, subprocess
+import math, os, random, re, struct
 import pytest
 from conftest import BUILD, run
 from ptx_reference import *
@@ -60,7 +60,7 @@ OPS = []
 
 
 def op(text, dst, srcs, reference, ulps=None, setup=''):
-    """text: the instruction; $d the result, $a $b $c $e the operands, $p a predicate. ulps: reference gives a real number;
+    """text: the instruction; $d the result, $a $b $c $e the operands, $p a predicate, $m where $a is in memory. ulps: reference gives a real number;
     a pair (relative, absolute) is what the manual allows a device."""
     OPS.append((text, dst, srcs, reference, ulps))
 
@@ -341,6 +341,19 @@ def conversions():
     fp8()
 
 
+def loads():
+    for t in ('u8', 's8', 'u16', 's16', 'u32', 's32', 'b8', 'b16', 'b32'):
+        for to in ('b32', 'b64'):
+            number = 'u' + t[1:] if t[0] == 'b' else t
+            op(f'ld.global.{t} $d, [$m];', to, ('b64',), lambda a, n=number: integer(n, a))
+            if to == 'b64':
+                op(f'ld.{t} $d, [$m+1];' if t[1:] == '8' else f'ld.volatile.{t} $d, [$m+4];', to, ('b64',),
+                   lambda a, n=number, shift=8 if t[1:] == '8' else 32: integer(n, a >> shift))
+    op('{ .reg .b16 %x, %y, %z, %u; mov.b64 {%x, %y, %z, %u}, $a; mov.b64 $d, {%u, %y, %x, %z}; }', 'b64', ('b64',),
+       lambda a: sum((a >> 16 * k & 65535) << 16 * n for n, k in enumerate((3, 1, 0, 2))))
+    op('{ .reg .b32 %x; mov.b64 {_, %x}, $a; mov.b64 $d, {%x, %x}; }', 'b64', ('b64',), lambda a: (a >> 32) * (1 + (1 << 32)))
+
+
 def fp8():
     def value(kind, v):  # e4m3: no infinity, one NaN a sign
         e, m = (v >> 3 & 15, v & 7) if kind == 'e4m3' else (v >> 2 & 31, v & 3)
@@ -407,7 +420,7 @@ def approximations():
     op('ex2.approx.f16 $d, $a;', 'f16', ('f16',), half(lambda a: 2.0 ** a), (2 ** -9.9, 2 ** -24))
 
 
-for part in (integers, bits, floats, halves, conversions, approximations):
+for part in (integers, bits, floats, halves, conversions, loads, approximations):
     part()
 
 
@@ -422,6 +435,7 @@ def width(kind):
 def one(k, text, dst, srcs):
     """In a scope of its own: %d10 is where the thread's operands of this instruction are, %d11 where its result goes."""
     lines = ['.reg .pred %p<4>;', '.reg .b16 %h<8>;', '.reg .b32 %w<9>;', '.reg .b64 %d<8>;']
+    text = re.sub(r'\[\$m(?:\+(\d+))?\]', lambda m: f'[%d10+{32 * N * k + int(m[1] or 0)}]', text)
     for n, kind in enumerate(srcs):
         name, b = REG[width(kind)]
         lines.append(f'ld.global.{b} {name}{n}, [%d10+{32 * N * k + 8 * n}];')
@@ -467,7 +481,7 @@ def entries(chosen, warp=False, each=20):
 
 @pytest.fixture(scope='module')
 def work(tmp_path_factory):
-    """The PTX, and the operands."""
+    """The PTX, the operands, and what the results must be."""
     d = tmp_path_factory.mktemp('ops')
     (d / 'ops.ptx').write_text(entries(range(len(OPS))))
     (d / 'warp.ptx').write_text(entries(WARP, warp=True))
@@ -479,7 +493,7 @@ def work(tmp_path_factory):
         for row in rows:
             data += struct.pack('<4Q', *(row + [0] * (4 - len(row))))
     (d / 'in').write_bytes(data)
-    return d, operands
+    return d, operands, [[o[3](*row) for row in rows] for o, rows in zip(OPS, operands)]
 
 
 def half_formats(dst):
@@ -514,15 +528,15 @@ def near(dst, got, want, error):
 
 
 def check(work, program, device, text='ops.ptx', chosen=range(len(OPS))):
-    d, operands = work
+    d, operands, wanted = work
     r = run(os.path.join(BUILD, 'tests', program), d / text, d / 'in', d / program, N)
     assert r.returncode == 0, r.stderr
     results = struct.unpack(f'<{len(OPS) * N}Q', (d / program).read_bytes()[:len(OPS) * N * 8])
     bad = []
     for k in chosen:
-        text, dst, srcs, reference, error = OPS[k]
+        text, dst, _, _, error = OPS[k]
         for n, row in enumerate(operands[k]):
-            got, want = results[k * N + n], reference(*row)
+            got, want = results[k * N + n], wanted[k][n]
             if error is None:
                 got &= (1 << (2 if dst == 'pred2' else max(kind_bits(dst), 1))) - 1 if dst != 'pred2' else 3
             if want is None or (near(dst, got, want, error if device else None) if error else agrees(dst, got, want)):
