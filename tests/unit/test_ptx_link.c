@@ -136,6 +136,32 @@ static void mistakes_are_told(void **state) {
     assert_string_equal(link_texts(none, 2, &out), "no .version or no .target");
 }
 
+/* Whatever the texts are: an answer, and a result that can be read again. */
+static void broken_texts_do_no_harm(void **state) {
+    (void)state;
+    uint64_t seed = 1;
+    char *copies[2], *out, err[300];
+    for (int round = 0; round < 3000; round++) {
+        size_t bytes[2], length;
+        for (int i = 0; i < 2; i++) {
+            bytes[i] = strlen(two[i]);
+            copies[i] = test_malloc(bytes[i]);
+            memcpy(copies[i], two[i], bytes[i]);
+            for (int k = 0; k < round % 7; k++) {
+                seed = seed * 6364136223846793005u + 1442695040888963407u;
+                copies[i][(seed >> 33) % bytes[i]] = "{}();.\"/*$,= \n\0x"[(seed >> 20) % 17];
+            }
+            if (round % 3 == 0) bytes[i] = (seed >> 40) % (bytes[i] + 1);
+        }
+        if (!ptx_link((const char *const *)copies, bytes, 2, &out, &length, err, sizeof err)) {
+            assert_int_equal(strlen(out), length);
+            free(out);
+        }
+        test_free(copies[0]);
+        test_free(copies[1]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(declarations_find_definitions),
@@ -143,6 +169,7 @@ int main(void) {
         cmocka_unit_test(first_weak_definition_is_taken),
         cmocka_unit_test(undefined_stays_declared),
         cmocka_unit_test(mistakes_are_told),
+        cmocka_unit_test(broken_texts_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
