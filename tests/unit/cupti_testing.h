@@ -114,6 +114,13 @@ static void make_world(uint32_t slots, uint32_t blob) {
     open_fake();
 }
 
+static inline void forget_world(void) {
+    for (int i = 0; i < world.count; i++) free(world.told[i].text);
+    free(world.told);
+    free(world.texts);
+    world.count = 0;
+}
+
 /* Reads what is new in all rings. */
 static void read_rings(void) {
     struct ring_record r;

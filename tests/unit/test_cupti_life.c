@@ -269,7 +269,7 @@ CASE(a_forked_child_touches_nothing) {
         strcpy(world.fake->violation, ""); /* that was this test's own doing */
         cupti_stop();
         /* its first recorded call */
-        world.count = 0;
+        forget_world();
         make_world(1024, 65536);
         start();
         CHECK(!cupti_on() && strstr(last_cupti()->text, "forked") && world.tool_threads == 1);
@@ -288,6 +288,7 @@ CASE(a_child_of_a_process_without_cupti_may_try) {
     world.fake->error = 39;
     start();
     int status;
+    usleep(100000); /* the helper has ended */
     pid_t pid = fork();
     if (!pid) {
         world.fake->fail[0] = 0;
