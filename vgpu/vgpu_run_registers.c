@@ -2,7 +2,7 @@
  * machine code only. What can be had from PTX is how many values are alive at once where most are: the estimate is
  * that, in registers of 32 bits, and a few that every kernel needs besides. On the 84 kernels of the zoo it differs
  * from what the vendor's assembler takes for sm_90 by 4.9 registers on average (by -0.2 with sign; 15 at worst below,
- * 20 above). It feeds cudaFuncGetAttributes and occupancy. */
+ * 17 above). It feeds cudaFuncGetAttributes and occupancy. */
 #include "vgpu/vgpu_run.h"
 
 #include <stdlib.h>
