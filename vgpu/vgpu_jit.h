@@ -60,6 +60,14 @@ struct jit_flow {
     bool *blend;     /* register: a definition under a partial mask must keep the other lanes' values */
 };
 
+/* "if (i >= n) return;" as a kernel's first block, where i grows by 1 from thread to thread along x. */
+struct jit_limit {
+    const struct ptx_operand *index, *end;
+    unsigned bits;
+    bool is_signed, inclusive; /* threads with i < end, or i <= end, go on… */
+    int32_t stay;              /* …with this block */
+};
+
 /* ---- one function being made ------------------------------------------------------------------------------------- */
 struct jit_unit {
     const struct ptx_module *module;
@@ -71,6 +79,7 @@ struct jit_unit {
     LLVMValueRef *callees;              /* device functions, by number in the module */
     unsigned lanes;
     bool aligned; /* warp mode: ntid.x is a multiple of 32, and the grid has fewer than 2^31 threads along x */
+    bool along_x; /* shapes are looked for along the threads of a row, not the lanes of a warp */
     bool failed;
     char *error;
     size_t error_len;
@@ -96,9 +105,9 @@ struct jit_gen {
     const struct ptx_function *f;
     LLVMValueRef fn, frame;
     LLVMBuilderRef b;
-    LLVMBasicBlockRef entry_block;
-    unsigned width; /* lanes of the instruction being made */
-    bool raw;       /* pointer registers are read as distances from their root */
+    LLVMBasicBlockRef entry_block, setup; /* allocas; what is read once */
+    unsigned width;                       /* lanes of the instruction being made */
+    bool raw;                             /* pointer registers are read as distances from their root */
     const struct ptx_instr *instr;
     int32_t block;
     struct jit_flow flow;
@@ -116,8 +125,10 @@ struct jit_gen {
     LLVMValueRef *pending;             /* alloca by block: lanes that wait to enter it */
     LLVMBasicBlockRef *dispatch, *body;
     LLVMBasicBlockRef done;
-    LLVMValueRef *calls;      /* alloca by own variable: .param of calls and parameters of device functions */
-    LLVMValueRef guard_value; /* of the instruction: i1 or <32 x i1>; NULL: none */
+    const struct jit_limit *limit; /* loop mode; NULL: none */
+    LLVMValueRef *calls;           /* alloca by own variable: .param of calls and parameters of device functions */
+    unsigned unrolled;             /* accesses made lane by lane without a loop */
+    LLVMValueRef guard_value;      /* of the instruction: i1 or <32 x i1>; NULL: none */
 };
 
 /* ---- vgpu_jit_value.c: types, constants, operands ---------------------------------------------------------------- */
@@ -199,6 +210,8 @@ void jit_flow_free(struct jit_gen *g);
 int jit_shapes(struct jit_gen *g);
 int jit_roots(struct jit_gen *g);
 int32_t jit_variable_root(struct jit_gen *g, const struct ptx_operand *o); /* of the variable it names */
+struct jit_shape jit_shape_of(struct jit_gen *g, const struct ptx_instr *i, int32_t dst);
+struct jit_shape jit_operand_shape(struct jit_gen *g, const struct ptx_operand *o, unsigned bits);
 bool jit_divergent_guard(struct jit_gen *g, const struct ptx_instr *i);
 bool jit_scalar_result(struct jit_gen *g, const struct ptx_instr *i); /* its destinations are kept as one number */
 bool jit_scalar_sources(struct jit_gen *g, const struct ptx_instr *i);
@@ -231,7 +244,13 @@ LLVMValueRef jit_spill(struct jit_gen *g, LLVMValueRef v);  /* 32 lanes → a pl
 LLVMValueRef jit_room(struct jit_gen *g, LLVMTypeRef lane); /* for 32 */
 LLVMValueRef jit_lane_place(struct jit_gen *g, LLVMTypeRef lane_type, LLVMValueRef place, LLVMValueRef lane);
 
+/* vgpu_jit_loop.c: loop mode */
+bool jit_find_limit(struct jit_gen *g, struct jit_limit *limit);
+void jit_thread_loops(struct jit_gen *g);
+
 /* vgpu_jit_function.c */
+void jit_instruction(struct jit_gen *g, const struct ptx_instr *i); /* with its guard */
+void jit_forget_registers(struct jit_gen *g);
 LLVMValueRef jit_callee(struct jit_gen *g, int32_t number);
 LLVMValueRef jit_host_call(struct jit_gen *g, size_t offset, LLVMTypeRef result, LLVMValueRef *args, unsigned n);
 void jit_drop_lanes(struct jit_gen *g, LLVMValueRef gone); /* behind a call: lanes whose thread has ended */

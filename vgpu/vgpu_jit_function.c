@@ -217,7 +217,7 @@ static LLVMValueRef guard_of(struct jit_gen *g, const struct ptx_instr *i, unsig
     return jit_read_pred(g, &o);
 }
 
-static void instruction(struct jit_gen *g, const struct ptx_instr *i) {
+void jit_instruction(struct jit_gen *g, const struct ptx_instr *i) {
     LLVMValueRef mask = g->mask, bits = g->mask_bits;
     LLVMBasicBlockRef end = NULL;
     g->instr = i;
@@ -436,7 +436,9 @@ static void terminator(struct jit_gen *g, const struct ptx_block *block) {
             go_to(g, block->succ[0]);
         else
             leave(g); /* behind a trap, or the text ends */
-    } else if (i->op == PTX_OP_BRX)
+    } else if (g->limit && g->block == g->flow.order[0])
+        go_to(g, g->limit->stay);
+    else if (i->op == PTX_OP_BRX)
         branch_indexed(g, i);
     else if (i->op == PTX_OP_BRA) {
         if (i->guard < 0)
@@ -473,7 +475,7 @@ static void make_block(struct jit_gen *g, int32_t k) {
     g->mask = g->mask_bits = NULL;
     if (g->u->lanes > 1) jit_mask(g);
     for (int32_t i = block->first; i < block->end && !g->u->failed; i++)
-        if (!(i == block->end - 1 && ends_block(&g->f->instrs[i]))) instruction(g, &g->f->instrs[i]);
+        if (!(i == block->end - 1 && ends_block(&g->f->instrs[i]))) jit_instruction(g, &g->f->instrs[i]);
     terminator(g, block);
 }
 
@@ -484,7 +486,7 @@ static void make_registers(struct jit_gen *g) {
 }
 
 /* Of a thread, at its begin: nothing, so that no value goes from one thread to the next. */
-static void forget_registers(struct jit_gen *g) {
+void jit_forget_registers(struct jit_gen *g) {
     for (int32_t r = 0; r < g->f->reg_count; r++) LLVMBuildStore(g->b, LLVMGetUndef(jit_reg_type(g, r)), g->regs[r]);
     g->width = g->u->lanes;
     LLVMBuildStore(g->b, LLVMConstNull(jit_int(g, 1)), g->carry);
@@ -520,36 +522,6 @@ static void make_blocks(struct jit_gen *g) {
     }
 }
 
-/* All threads of the block, one after the other; the innermost loop is free of dependences by the language's rules. */
-static void thread_loops(struct jit_gen *g) {
-    LLVMTypeRef i32 = i32_of(g);
-    LLVMValueRef at[3], zero = jit_scalar(g, 32, 0), one = jit_scalar(g, 32, 1), n[3];
-    LLVMBasicBlockRef head[3];
-    for (unsigned a = 0; a < 3; a++) at[a] = jit_alloca(g, i32, "tid"), n[a] = jit_field(g, JIT_F_BLOCK, a);
-    for (int a = 2; a >= 0; a--) {
-        LLVMBuildStore(g->b, zero, at[a]);
-        head[a] = jit_block(g, "threads");
-        LLVMBuildBr(g->b, head[a]);
-        LLVMPositionBuilderAtEnd(g->b, head[a]);
-    }
-    for (unsigned a = 0; a < 3; a++) g->tid[a] = jit_load(g, i32, at[a]);
-    LLVMValueRef row = LLVMBuildAdd(g->b, LLVMBuildMul(g->b, g->tid[2], n[1], ""), g->tid[1], "");
-    g->thread = LLVMBuildAdd(g->b, LLVMBuildMul(g->b, row, n[0], ""), g->tid[0], "");
-    forget_registers(g);
-    LLVMBuildBr(g->b, g->body[g->flow.order[0]]);
-    LLVMPositionBuilderAtEnd(g->b, g->done);
-    for (unsigned a = 0; a < 3; a++) {
-        LLVMValueRef next = LLVMBuildNUWAdd(g->b, jit_load(g, i32, at[a]), one, "");
-        LLVMBuildStore(g->b, next, at[a]);
-        LLVMBasicBlockRef end = jit_block(g, "threads_end");
-        LLVMValueRef br = LLVMBuildCondBr(g->b, LLVMBuildICmp(g->b, LLVMIntULT, next, n[a], ""), head[a], end);
-        if (!a && g->u->loop_id)
-            LLVMSetMetadata(br, LLVMGetMDKindIDInContext(g->u->context, "llvm.loop", 9), g->u->loop_id);
-        LLVMPositionBuilderAtEnd(g->b, end);
-    }
-    LLVMBuildRetVoid(g->b);
-}
-
 static void warp_begin(struct jit_gen *g, LLVMValueRef mask) {
     g->current = jit_alloca(g, i32_of(g), "current");
     warp_threads(g);
@@ -564,7 +536,7 @@ static void warp_begin(struct jit_gen *g, LLVMValueRef mask) {
     LLVMBuildStore(g->b, mask, g->current);
     for (int32_t b = 0; b < g->f->block_count; b++)
         if (g->pending[b]) LLVMBuildStore(g->b, jit_scalar(g, 32, 0), g->pending[b]);
-    forget_registers(g);
+    jit_forget_registers(g);
     LLVMBuildBr(g->b, g->body[g->flow.order[0]]);
     LLVMPositionBuilderAtEnd(g->b, g->done);
     LLVMBuildRetVoid(g->b);
@@ -588,8 +560,10 @@ static unsigned take_arguments(struct jit_gen *g, LLVMValueRef *mask) {
 
 static void make_body(struct jit_gen *g) {
     LLVMValueRef mask = NULL;
+    struct jit_limit limit;
+    if (g->u->lanes == 1 && jit_find_limit(g, &limit)) g->limit = &limit;
     g->entry_block = jit_block(g, "entry");
-    LLVMBasicBlockRef setup = jit_block(g, "setup");
+    LLVMBasicBlockRef setup = g->setup = jit_block(g, "setup");
     g->done = jit_block(g, "done");
     LLVMPositionBuilderAtEnd(g->b, setup);
     g->frame = LLVMGetParam(g->fn, 0);
@@ -603,9 +577,9 @@ static void make_body(struct jit_gen *g) {
     if (g->u->lanes > 1)
         warp_begin(g, mask);
     else if (g->f->entry)
-        thread_loops(g);
+        jit_thread_loops(g);
     else {
-        forget_registers(g);
+        jit_forget_registers(g);
         LLVMBuildBr(g->b, g->body[g->flow.order[0]]);
         LLVMPositionBuilderAtEnd(g->b, g->done);
         LLVMBuildRetVoid(g->b);

@@ -85,12 +85,13 @@ static LLVMValueRef lane_pointer(struct jit_gen *g, LLVMValueRef all, unsigned l
 
 /* In a large function, in the variant for blocks of odd shapes, and where a row was likely, a loop instead: for the
  * sake of the time that compiling takes. */
-static bool large(const struct jit_gen *g, const struct access *x) {
-    return g->f->instr_count > 700 || !g->u->aligned || x->a.maybe;
+static bool by_loop(struct jit_gen *g, const struct access *x) {
+    enum { UNROLLED = 16 };
+    return !g->u->aligned || x->a.maybe || g->unrolled++ >= UNROLLED;
 }
 
 static void gather(struct jit_gen *g, const struct access *x, LLVMValueRef *v) {
-    if (large(g, x)) {
+    if (by_loop(g, x)) {
         struct jit_each e;
         LLVMValueRef at = jit_spill(g, jit_addresses(g, &x->a)), room[8];
         for (unsigned k = 0; k < x->n; k++) room[k] = jit_room(g, x->type);
@@ -119,7 +120,7 @@ static void gather(struct jit_gen *g, const struct access *x, LLVMValueRef *v) {
 }
 
 static void scatter(struct jit_gen *g, const struct access *x, LLVMValueRef *v) {
-    if (large(g, x)) {
+    if (by_loop(g, x)) {
         struct jit_each e;
         LLVMValueRef at = jit_spill(g, jit_addresses(g, &x->a)), room[8];
         for (unsigned k = 0; k < x->n; k++) room[k] = jit_spill(g, v[k]);
@@ -285,15 +286,28 @@ static bool one_address(const struct jit_gen *g, const struct access *x) {
     return g->u->lanes == 1 || (x->a.scalar && !x->a.stride);
 }
 
+/* A parameter of the entry is read before the threads' loop: nothing in it then depends on memory that may change. */
+static bool parameter(struct jit_gen *g, const struct access *x) {
+    return x->a.base == jit_field(g, JIT_F_PARAMS, 0) && LLVMIsConstant(x->a.offset);
+}
+
+static LLVMBasicBlockRef to_setup(struct jit_gen *g) {
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(g->b);
+    LLVMPositionBuilderBefore(g->b, LLVMGetBasicBlockTerminator(g->setup));
+    return here;
+}
+
 static void ld(struct jit_gen *g, const struct ptx_instr *i) {
     struct access x;
     LLVMValueRef v[8];
     bool s = ptx_type_kind(i->type) == PTX_KIND_S;
     if (!begin(g, i, &x)) return;
-    if (one_address(g, &x))
+    if (one_address(g, &x)) {
+        LLVMBasicBlockRef here = parameter(g, &x) ? to_setup(g) : NULL;
         for (unsigned k = 0; k < x.n; k++)
             v[k] = load_at(g, &x, x.type, jit_pointer_to(g, &x.a, (uint64_t)k * x.each, x.type));
-    else {
+        if (here) LLVMPositionBuilderAtEnd(g->b, here);
+    } else {
         g->width = JIT_LANES;
         load_lanes(g, &x, v);
     }

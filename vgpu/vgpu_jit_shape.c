@@ -54,6 +54,9 @@ static struct jit_shape meet(struct jit_shape a, struct jit_shape b) {
 static struct jit_shape special_shape(struct jit_gen *g, unsigned s) {
     struct jit_shape lane = {.kind = JIT_SCALAR, .stride = 1, .differs = JIT_LANES - 1, .bounded = true, .zeros = 5};
     struct jit_shape uniform = SHAPE_UNIFORM;
+    if (g->u->along_x && s == PTX_TID_X)
+        return (struct jit_shape){.kind = JIT_SCALAR, .stride = 1, .differs = ~UINT64_C(0), .bounded = true};
+    if (g->u->along_x && (s == PTX_LANEID || s == PTX_WARPID || s >= PTX_LANEMASK_EQ)) return SHAPE_VARYING;
     if (g->u->lanes == 1) return uniform;
     switch (s) {
     case PTX_TID_X:
@@ -86,7 +89,7 @@ static struct jit_shape special_shape(struct jit_gen *g, unsigned s) {
     }
 }
 
-static struct jit_shape operand_shape(struct jit_gen *g, const struct ptx_operand *o, unsigned bits) {
+struct jit_shape jit_operand_shape(struct jit_gen *g, const struct ptx_operand *o, unsigned bits) {
     switch (o->kind) {
     case PTX_REG:
         return g->shapes[o->reg];
@@ -216,7 +219,7 @@ static struct jit_shape shape_any(struct jit_gen *g, const struct ptx_instr *i) 
         const struct ptx_operand *o = &i->src[s];
         int32_t n = o->kind == PTX_VECTOR ? o->count : 1;
         for (int32_t e = 0; e < n; e++) {
-            struct jit_shape x = operand_shape(g, o->kind == PTX_VECTOR ? &o->elements[e] : o, 64);
+            struct jit_shape x = jit_operand_shape(g, o->kind == PTX_VECTOR ? &o->elements[e] : o, 64);
             if (x.kind == JIT_TOP) return SHAPE_TOP;
             if (x.kind == JIT_VARYING || x.stride) return SHAPE_VARYING;
         }
@@ -225,12 +228,12 @@ static struct jit_shape shape_any(struct jit_gen *g, const struct ptx_instr *i) 
 }
 
 static struct jit_shape shape_logic(struct jit_gen *g, const struct ptx_instr *i, unsigned bits) {
-    struct jit_shape a = operand_shape(g, &i->src[0], bits);
+    struct jit_shape a = jit_operand_shape(g, &i->src[0], bits);
     if (i->op == PTX_OP_NOT) {
         if (a.kind == JIT_SCALAR && a.stride) return shape_varying(a.differs);
         return a.kind == JIT_SCALAR ? SHAPE_UNIFORM : a.kind == JIT_TOP ? a : shape_varying(a.differs);
     }
-    struct jit_shape b = operand_shape(g, &i->src[1], bits);
+    struct jit_shape b = jit_operand_shape(g, &i->src[1], bits);
     if (a.kind == JIT_TOP || b.kind == JIT_TOP) return SHAPE_TOP;
     uint64_t differs = a.differs | b.differs;
     if (i->op == PTX_OP_AND && a.constant) differs &= a.value;
@@ -245,7 +248,7 @@ static struct jit_shape shape_logic(struct jit_gen *g, const struct ptx_instr *i
 }
 
 static struct jit_shape shape_shift(struct jit_gen *g, const struct ptx_instr *i, unsigned bits, bool is_signed) {
-    struct jit_shape a = operand_shape(g, &i->src[0], bits), b = operand_shape(g, &i->src[1], 32);
+    struct jit_shape a = jit_operand_shape(g, &i->src[0], bits), b = jit_operand_shape(g, &i->src[1], 32);
     if (a.kind == JIT_TOP || b.kind == JIT_TOP) return SHAPE_TOP;
     if (!b.constant || b.value >= bits) return shape_any(g, i);
     if (i->op == PTX_OP_SHL) return shape_product(a, shape_constant(UINT64_C(1) << b.value, bits), bits);
@@ -258,7 +261,7 @@ static struct jit_shape shape_shift(struct jit_gen *g, const struct ptx_instr *i
 static struct jit_shape shape_cvt(struct jit_gen *g, const struct ptx_instr *i) {
     unsigned from_kind = ptx_type_kind(i->type2), to_kind = ptx_type_kind(i->type);
     unsigned from = ptx_type_bits(i->type2), to = ptx_type_bits(i->type);
-    struct jit_shape a = operand_shape(g, &i->src[0], from);
+    struct jit_shape a = jit_operand_shape(g, &i->src[0], from);
     if (a.kind == JIT_TOP) return a;
     if (from_kind == PTX_KIND_F || to_kind == PTX_KIND_F || from_kind == PTX_KIND_X2 || to_kind == PTX_KIND_X2 ||
         i->modifiers & PTX_M_SAT)
@@ -268,7 +271,7 @@ static struct jit_shape shape_cvt(struct jit_gen *g, const struct ptx_instr *i) 
 }
 
 static struct jit_shape shape_mad(struct jit_gen *g, const struct ptx_instr *i, unsigned bits) {
-    struct jit_shape a = operand_shape(g, &i->src[0], bits), b = operand_shape(g, &i->src[1], bits), r;
+    struct jit_shape a = jit_operand_shape(g, &i->src[0], bits), b = jit_operand_shape(g, &i->src[1], bits), r;
     bool is_signed = ptx_type_kind(i->type) == PTX_KIND_S;
     if (a.kind == JIT_TOP || b.kind == JIT_TOP) return SHAPE_TOP;
     if (i->modifiers & (PTX_M_HI | PTX_M_SAT)) return shape_any(g, i);
@@ -279,12 +282,12 @@ static struct jit_shape shape_mad(struct jit_gen *g, const struct ptx_instr *i, 
     }
     r = shape_product(a, b, wide);
     if (i->op != PTX_OP_MAD) return r;
-    struct jit_shape c = operand_shape(g, &i->src[2], wide);
+    struct jit_shape c = jit_operand_shape(g, &i->src[2], wide);
     return c.kind == JIT_TOP ? c : shape_sum(r, c, 1, wide);
 }
 
 static struct jit_shape shape_load(struct jit_gen *g, const struct ptx_instr *i) {
-    if (i->space == PTX_PARAM && (!g->f->entry || g->u->lanes == 1)) return SHAPE_VARYING;
+    if (i->space == PTX_PARAM && !g->f->entry) return SHAPE_VARYING;
     if (i->space == PTX_PARAM && i->src[0].var >= 0 && i->src[0].var - g->u->module->var_count >= g->f->params)
         return SHAPE_VARYING; /* what a call left */
     if (i->space == PTX_LOCAL) return SHAPE_VARYING;
@@ -295,7 +298,7 @@ static bool whole_warp(const struct ptx_operand *clamp) {
     return clamp->kind == PTX_IMM && !(clamp->bits >> 8 & 31);
 }
 
-static struct jit_shape shape_of(struct jit_gen *g, const struct ptx_instr *i, int32_t d) {
+struct jit_shape jit_shape_of(struct jit_gen *g, const struct ptx_instr *i, int32_t d) {
     bool is_float = ptx_type_kind(i->type) == PTX_KIND_F || ptx_type_kind(i->type) == PTX_KIND_X2;
     unsigned bits = ptx_type_bits(i->type);
     bool is_signed = ptx_type_kind(i->type) == PTX_KIND_S;
@@ -303,16 +306,16 @@ static struct jit_shape shape_of(struct jit_gen *g, const struct ptx_instr *i, i
     switch (i->op) {
     case PTX_OP_MOV:
         if (i->src[0].kind == PTX_VECTOR || i->dst[0].kind == PTX_VECTOR) return shape_any(g, i);
-        return operand_shape(g, &i->src[0], bits);
+        return jit_operand_shape(g, &i->src[0], bits);
     case PTX_OP_CVTA:
         if (i->space == PTX_LOCAL) return SHAPE_VARYING;
-        a = operand_shape(g, &i->src[0], bits);
+        a = jit_operand_shape(g, &i->src[0], bits);
         a.constant = false;
         return a;
     case PTX_OP_ADD:
     case PTX_OP_SUB:
         if (is_float || i->modifiers & (PTX_M_SAT | PTX_M_CC) || bits == 128) return shape_any(g, i);
-        a = operand_shape(g, &i->src[0], bits), b = operand_shape(g, &i->src[1], bits);
+        a = jit_operand_shape(g, &i->src[0], bits), b = jit_operand_shape(g, &i->src[1], bits);
         if (a.kind == JIT_TOP || b.kind == JIT_TOP) return SHAPE_TOP;
         return shape_sum(a, b, i->op == PTX_OP_ADD ? 1 : -1, bits);
     case PTX_OP_MUL:
@@ -329,8 +332,8 @@ static struct jit_shape shape_of(struct jit_gen *g, const struct ptx_instr *i, i
     case PTX_OP_CVT:
         return shape_cvt(g, i);
     case PTX_OP_SELP:
-        a = operand_shape(g, &i->src[0], bits), b = operand_shape(g, &i->src[1], bits);
-        c = operand_shape(g, &i->src[2], 1);
+        a = jit_operand_shape(g, &i->src[0], bits), b = jit_operand_shape(g, &i->src[1], bits);
+        c = jit_operand_shape(g, &i->src[2], 1);
         if (a.kind == JIT_TOP || b.kind == JIT_TOP || c.kind == JIT_TOP) return SHAPE_TOP;
         if (c.kind == JIT_VARYING) return SHAPE_VARYING;
         a = meet(a, b);
@@ -349,11 +352,11 @@ static struct jit_shape shape_of(struct jit_gen *g, const struct ptx_instr *i, i
         return SHAPE_VARYING;
     case PTX_OP_SHFL:
         if (d) return SHAPE_VARYING;
-        a = operand_shape(g, &i->src[0], bits), b = operand_shape(g, &i->src[1], 32);
+        a = jit_operand_shape(g, &i->src[0], bits), b = jit_operand_shape(g, &i->src[1], 32);
         if (a.kind == JIT_TOP || b.kind == JIT_TOP) return SHAPE_TOP;
         if (a.kind == JIT_SCALAR && !a.stride) return SHAPE_UNIFORM;
         if (i->sub == PTX_SUB_IDX && i->srcs > 2) {
-            c = operand_shape(g, &i->src[2], 32);
+            c = jit_operand_shape(g, &i->src[2], 32);
             if (c.kind == JIT_TOP) return c;
             if (b.kind == JIT_SCALAR && !b.stride && (whole_warp(&i->src[2]) || (c.constant && !(c.value >> 8 & 31))))
                 return SHAPE_UNIFORM;
@@ -361,7 +364,7 @@ static struct jit_shape shape_of(struct jit_gen *g, const struct ptx_instr *i, i
         return SHAPE_VARYING;
     case PTX_OP_VOTE:
     case PTX_OP_REDUX: /* one value for those whose member mask is one value */
-        a = operand_shape(g, &i->src[i->srcs - 1], 32);
+        a = jit_operand_shape(g, &i->src[i->srcs - 1], 32);
         if (a.kind == JIT_TOP) return a;
         return a.kind == JIT_SCALAR && !a.stride ? SHAPE_UNIFORM : SHAPE_VARYING;
     case PTX_OP_ACTIVEMASK:
@@ -374,7 +377,7 @@ static struct jit_shape shape_of(struct jit_gen *g, const struct ptx_instr *i, i
 bool jit_divergent_guard(struct jit_gen *g, const struct ptx_instr *i) {
     if (g->u->lanes == 1) return false;
     if (i->op == PTX_OP_BRX) {
-        struct jit_shape s = operand_shape(g, &i->src[0], 32);
+        struct jit_shape s = jit_operand_shape(g, &i->src[0], 32);
         return s.kind == JIT_VARYING || s.stride;
     }
     return i->guard >= 0 && g->shapes[i->guard].kind == JIT_VARYING;
@@ -419,7 +422,7 @@ static bool round_of_shapes(struct jit_gen *g) {
             const struct ptx_instr *i = &g->f->instrs[n];
             bool guarded = i->guard >= 0 && g->shapes[i->guard].kind == JIT_VARYING;
             for (int32_t d = 0; d < i->dsts; d++) {
-                struct assign a = {g, i, shape_of(g, i, d), guarded, false};
+                struct assign a = {g, i, jit_shape_of(g, i, d), guarded, false};
                 if (i->dst[d].kind == PTX_ADDRESS) continue;
                 if (i->op == PTX_OP_SETP && a.s.kind != JIT_TOP) a.s = shape_any(g, i);
                 jit_visit_operand(&i->dst[d], assign, &a);
