@@ -126,7 +126,7 @@ def test_deps_unpacks_wheels(tmp_path, complete):
             ('nvidia-cuda-runtime', '13.0.1', {'include/cuda_runtime_api.h': '#define CUDART_VERSION  13000\n', 'lib/libcudart.so.13': ''}),
             ('nvidia-cuda-nvcc', '13.0.1', {'bin/nvcc': '#!/bin/sh\n'}), ('nvidia-cuda-crt', '13.0.1', {'include/crt/host_defines.h': ''}),
             ('nvidia-nvvm', '13.0.1', {'nvvm/bin/cicc': ''}), ('nvidia-cuda-cccl', '13.0.1', {'include/nv/target': ''}),
-            ('nvidia-cuda-cupti', '13.0.1', {'lib/libcupti.so.13': ''}),
+            ('nvidia-cuda-cupti', '13.0.1', {'lib/libcupti.so.13': '', 'include/cupti.h': ''}),
             ('nvidia-cuda-profiler-api', '13.0.1', {'include/cuda_profiler_api.h': ''}),
             ('nvidia-cublas', '13.1.0', {'include/cublas_v2.h': '', **({'lib/libcublas.so.13': ''} if complete else {})})]:
         wheel(shop, name, version, files)
