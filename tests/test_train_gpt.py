@@ -296,6 +296,19 @@ def test_refuses_a_text_that_is_too_short(tmp_path):
     assert re.fullmatch(rf'train: the text {text} has 64 bytes, a window needs 65; .+ --seq\n', r.stderr)
 
 
+def test_the_page_lists_every_kernel():
+    folder = os.path.join(os.path.dirname(__file__), '..', 'sample_app')
+    kernels = re.findall(r'^__global__ void (\w+)\(', open(os.path.join(folder, 'gpt_kernels.cu')).read(), re.M)
+    listed = re.findall(r'`(\w+_kernel)`', open(os.path.join(folder, 'README.md')).read())
+    assert sorted(listed) == sorted(kernels) and len(kernels) > 20
+
+
+def test_out_of_device_memory_says_what_to_do():
+    r = run(TRAIN, env={**VGPU, 'ACCT_VGPU_MEMORY': str(16 << 20)}, timeout=20)
+    assert (r.returncode, r.stdout) == (1, '')
+    assert re.fullmatch(r'train: sample_app/device_tensors\.c:\d+: cudaMalloc\(.*\): out of memory; take a smaller .*\n', r.stderr), r
+
+
 def test_the_model_may_come_last():
     out = train('--layers', 1, '--steps', 1, '--model', 'linear')
     assert out.startswith('linear: layers 1, dim 256')
