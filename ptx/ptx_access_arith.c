@@ -202,6 +202,11 @@ static int32_t mask(struct analysis *a, const struct ptx_instr *i) {
         if (bits < 64 && c >= ((int64_t)1 << bits) - 1) return x;
         return x ? remainder_of(a, x, c + 1) : fresh(a, i, 1, 0, c);
     }
+    if (c > 0 && c < ((int64_t)1 << 62) && x) { /* bits k … m - 1: modulo 2^m, less what is modulo 2^k */
+        int64_t lowest = c & -c;
+        if (((c + lowest) & c) == 0)
+            return ptx_sum_add(&a->s, remainder_of(a, x, c + lowest), remainder_of(a, x, lowest), -1);
+    }
     int64_t low = -c;
     if (low > 0 && (low & (low - 1)) == 0 && x) { /* all but low bits */
         int32_t q = access_quotient(a, x, low);

@@ -207,6 +207,22 @@ static int32_t indexed_parameter(struct analysis *a, const struct transfer *t, c
     return joined ? joined : something(a, t, n);
 }
 
+/* A pointer from a local array by an index: one of those that were stored. */
+static int32_t indexed_cells(struct analysis *a, const struct transfer *t, int32_t frame, int32_t var, int32_t sum,
+                             int n) {
+    int64_t lo = sum ? ptx_sum_lower(&a->s, sum, &a->facts, a->now_facts) : -PTX_INF;
+    int64_t hi = sum ? ptx_sum_upper(&a->s, sum, &a->facts, a->now_facts) : PTX_INF;
+    int32_t joined = 0;
+    for (int32_t c = 0; c < a->cell_count && t->element_bytes == 8; c++) {
+        const struct cell *own = &a->cells[c];
+        if (own->frame != frame || own->var != var || own->at + own->bytes <= lo || own->at > hi) continue;
+        if (own->mixed) return something(a, t, n);
+        if (own->bytes != 8) continue; /* no element of an array of pointers */
+        joined = access_join(a, joined, get_cell(a, c), 0);
+    }
+    return joined ? joined : something(a, t, n);
+}
+
 static int32_t load_cell(struct analysis *a, const struct transfer *t, const struct value *at, int n) {
     int64_t offset;
     int32_t var = at->base.b, frame = at->base.a;
@@ -217,7 +233,7 @@ static int32_t load_cell(struct analysis *a, const struct transfer *t, const str
         const struct ptx_var *p = &f->vars[var - a->module->var_count];
         return constant ? parameter(a, t, p, (int64_t)p->offset + offset, n) : indexed_parameter(a, t, p, sum, n);
     }
-    if (!constant) return something(a, t, n);
+    if (!constant) return indexed_cells(a, t, frame, var, sum, n);
     int32_t c = access_cell(a, frame, var, offset, t->element_bytes);
     int32_t v = c < 0 || a->cells[c].mixed ? 0 : get_cell(a, c);
     if (!v) return something(a, t, n);

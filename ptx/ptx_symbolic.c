@@ -233,8 +233,31 @@ static int64_t with_making(struct query *q, const struct ptx_sum *e, int32_t sym
     return best;
 }
 
+/* Values of a sum differ by multiples of its factors' common divisor: a bound can be lowered to the next such value. */
+static int64_t lowered(const struct ptx_sum *e, int64_t bound) {
+    int64_t step = 0, above;
+    for (int64_t i = 0; i < e->count; i++) {
+        int64_t x = step, y = e->term[i].factor;
+        while (y) {
+            int64_t r = y == -1 ? 0 : x % y;
+            x = y;
+            y = r;
+        }
+        step = x;
+    }
+    if (step == INT64_MIN) return bound;
+    step = step < 0 ? -step : step;
+    if (step < 2 || bound == PTX_INF || __builtin_sub_overflow(bound, e->constant, &above)) return bound;
+    return bound - (above % step + step) % step;
+}
+
+static int64_t improved(struct query *q, const struct ptx_sum *e, int depth, int64_t best);
+
 static int64_t upper(struct query *q, const struct ptx_sum *e, int depth) {
-    int64_t best = box(q->s, e);
+    return lowered(e, improved(q, e, depth, box(q->s, e)));
+}
+
+static int64_t improved(struct query *q, const struct ptx_sum *e, int depth, int64_t best) {
     if (depth == 0 || !e->count || ++q->s->work > q->stop) return best;
     bool asked = depth == q->top;
     for (int32_t f = q->list; f >= 0; f = q->facts->fact[f].next) {

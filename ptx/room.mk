@@ -3,3 +3,34 @@
 PTX_SRC := $(wildcard ptx/*.c)
 PTX_OBJ := $(call objs,$(PTX_SRC))
 PTX_LIBS := -lzstd -llz4 -lm
+# Only the reader: what the parser is made of.
+PTX_READER_SRC := ptx/ptx_lex.c ptx/ptx_types.c ptx/ptx_words.c ptx/ptx_check.c ptx/ptx_flow.c $(wildcard ptx/ptx_parse*.c)
+PTX_ACCESS_SRC := $(PTX_READER_SRC) ptx/ptx_symbolic.c $(wildcard ptx/ptx_access*.c)
+
+UNIT_ptx_parse = $(call objs,$(PTX_READER_SRC))
+UNIT_ptx_fatbin = $(call objs,ptx/ptx_fatbin.c)
+LIBS_ptx_fatbin = $(PTX_LIBS)
+
+
+# Kernels whose accesses a test knows, optimised and not.
+ACCESS_PTX := $(BUILD)/tests/access_kernels.ptx
+ACCESS_PTX_G := $(BUILD)/tests/access_kernels_g.ptx
+$(BUILD)/obj/tests/unit/test_ptx_access.o: ROOM_CFLAGS = -DACCESS_PTX='"$(abspath $(ACCESS_PTX))"' -DACCESS_PTX_G='"$(abspath $(ACCESS_PTX_G))"'
+$(BUILD)/obj/tests/unit/test_ptx_fatbin.o: ROOM_CFLAGS = -DSEEDS='"$(CURDIR)/tests/fuzz/seeds_fuzz_fatbin"'
+UNIT_ptx_access = $(call objs,$(PTX_ACCESS_SRC)) | $(ACCESS_PTX) $(ACCESS_PTX_G)
+$(ACCESS_PTX_G): ACCESS_NVCC = -G
+$(ACCESS_PTX) $(ACCESS_PTX_G): tests/programs/access_kernels.cu
+	@mkdir -p $(@D)
+	$(SAY) "  NVCC $@"
+	$(Q)$(NVCC) -ptx -arch=compute_80 $(ACCESS_NVCC) $< -o $@
+
+# Fuzzers, as in trace/room.mk.
+FUZZ_FLAGS = $(CPPFLAGS_ALL) -std=c11 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
+$(BUILD)/fuzz/fuzz_ptx: tests/fuzz/fuzz_ptx.c $(PTX_SRC) $(wildcard ptx/*.h) ptx/ptx_opcodes.def
+	@mkdir -p $(@D)
+	$(CLANG) $(FUZZ_FLAGS) $(filter %.c,$^) -o $@ $(PTX_LIBS)
+$(BUILD)/fuzz/fuzz_fatbin: tests/fuzz/fuzz_fatbin.c ptx/ptx_fatbin.c $(wildcard ptx/*.h) include/acct/fatbin.h
+	@mkdir -p $(@D)
+	$(CLANG) $(FUZZ_FLAGS) $(filter %.c,$^) -o $@ $(PTX_LIBS)
+FUZZERS += $(BUILD)/fuzz/fuzz_ptx $(BUILD)/fuzz/fuzz_fatbin
+TEST_PROGRAMS += $(BUILD)/fuzz/fuzz_ptx $(BUILD)/fuzz/fuzz_fatbin
