@@ -78,29 +78,40 @@ static bool joins(const struct jit_gen *g, int32_t from, int32_t to) {
     return false;
 }
 
-/* Numbers in postorder of the reversed graph, from each block that leaves; answers how many. `next`: per block. */
-static int32_t reverse_postorder(struct jit_gen *g, int32_t *number, int32_t *by_number, int32_t *next,
-                                 int32_t *stack) {
+struct reversed { /* by block, but for by_number */
+    int32_t *number, *by_number, *next, *stack, count;
+};
+
+static void walk_back(struct jit_gen *g, struct reversed *r, int32_t from) {
     const struct ptx_function *f = g->f;
-    int32_t count = 0, top = 0;
-    for (int32_t b = 0; b < f->block_count; b++) number[b] = -2;
-    for (int32_t e = 0; e < f->block_count; e++) {
-        const int32_t *list;
-        if (f->blocks[e].rank < 0 || number[e] != -2 || joining(g, e, &list)) continue;
-        for (number[e] = -1, next[e] = 0, stack[top++] = e; top;) {
-            int32_t b = stack[top - 1];
-            if (next[b] == f->blocks[b].preds) {
-                by_number[count] = b;
-                number[b] = count++;
-                top--;
-                continue;
-            }
-            int32_t p = f->pred[f->blocks[b].pred0 + next[b]++];
-            if (f->blocks[p].rank < 0 || number[p] != -2 || !joins(g, p, b)) continue;
-            number[p] = -1, next[p] = 0, stack[top++] = p;
+    int32_t top = 0;
+    for (r->number[from] = -1, r->next[from] = 0, r->stack[top++] = from; top;) {
+        int32_t b = r->stack[top - 1];
+        if (r->next[b] == f->blocks[b].preds) {
+            r->by_number[r->count] = b;
+            r->number[b] = r->count++;
+            top--;
+            continue;
         }
+        int32_t p = f->pred[f->blocks[b].pred0 + r->next[b]++];
+        if (f->blocks[p].rank < 0 || r->number[p] != -2 || !joins(g, p, b)) continue;
+        r->number[p] = -1, r->next[p] = 0, r->stack[top++] = p;
     }
-    return count;
+}
+
+/* Postorder of the reversed graph, from each block that leaves; then from branches out of loops that nothing else
+ * leaves: a loop whose lanes all end the kernel. */
+static void reverse_postorder(struct jit_gen *g, struct reversed *r, bool *root) {
+    const struct ptx_function *f = g->f;
+    for (int32_t b = 0; b < f->block_count; b++) r->number[b] = -2;
+    for (int pass = 0; pass < 2; pass++)
+        for (int32_t b = f->block_count - 1; b >= 0; b--) {
+            const int32_t *list;
+            if (f->blocks[b].rank < 0 || r->number[b] != -2) continue;
+            if (pass ? !narrows(g, b) : joining(g, b, &list) != 0) continue;
+            root[b] = true;
+            walk_back(g, r, b);
+        }
 }
 
 /* -1 too for blocks without a way out (endless loops). */
@@ -108,15 +119,20 @@ static int postdominators(struct jit_gen *g) {
     struct jit_flow *w = &g->flow;
     size_t n = (size_t)g->f->block_count + 1;
     int32_t *number = calloc(4 * n, sizeof *number);
-    if (!number) return -1;
-    int32_t *by_number = number + n, count = reverse_postorder(g, number, by_number, number + 2 * n, number + 3 * n);
+    bool *root = calloc(n, 1);
+    if (!number || !root) {
+        free(number), free(root);
+        return -1;
+    }
+    struct reversed r = {number, number + n, number + 2 * n, number + 3 * n, 0};
+    reverse_postorder(g, &r, root);
     for (int32_t b = 0; b < g->f->block_count; b++) w->ipdom[b] = number[b] < 0 ? -1 : -2;
     for (bool changed = true; changed;) {
         changed = false;
-        for (int32_t k = count - 1; k >= 0; k--) {
-            int32_t b = by_number[k], now = -1, seen = 0;
+        for (int32_t k = r.count - 1; k >= 0; k--) {
+            int32_t b = r.by_number[k], now = -1, seen = 0;
             const int32_t *list;
-            int32_t edges = joining(g, b, &list);
+            int32_t edges = root[b] ? 0 : joining(g, b, &list);
             for (int32_t i = 0; i < edges; i++)
                 if (number[list[i]] < 0) /* into an endless loop */
                     now = -1, seen++;
@@ -125,7 +141,7 @@ static int postdominators(struct jit_gen *g) {
             if (now != w->ipdom[b]) w->ipdom[b] = now, changed = true;
         }
     }
-    free(number);
+    free(number), free(root);
     return 0;
 }
 
