@@ -48,7 +48,8 @@ TEST_PROGRAMS += $(BUILD)/fuzz/fuzz_ring
 
 .PHONY: fuzz
 fuzz: $(FUZZERS)
-	for f in $(FUZZERS); do $$f -max_total_time=$(FUZZ_SECONDS) -verbosity=0 || exit 1; done
+	for f in $(FUZZERS); do mkdir -p $$f.found; \
+	  $$f -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -artifact_prefix=$$f.crash- $$f.found $$(ls -d tests/fuzz/seeds_$${f##*/} 2>/dev/null) || exit 1; done
 
 # Makes a file system look like NFS to the collector, for the tests.
 $(BUILD)/tests/nfs_shim.so: $(call objs,tests/support/nfs_shim.c)
