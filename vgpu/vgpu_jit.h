@@ -15,7 +15,7 @@
 
 enum { JIT_LANES = VGPU_WARP };
 
-/* ---- what is known of a register before code is made ------------------------------------------------------------- */
+/* ---- what is known of a register before code is made ---- */
 enum jit_kind {
     JIT_TOP,     /* nothing assigned yet */
     JIT_SCALAR,  /* base + lane * stride */
@@ -68,7 +68,7 @@ struct jit_limit {
     int32_t stay;              /* …with this block */
 };
 
-/* ---- one function being made ------------------------------------------------------------------------------------- */
+/* ---- one function being made ---- */
 struct jit_unit {
     const struct ptx_module *module;
     const struct ptx_function *entry;
@@ -80,6 +80,9 @@ struct jit_unit {
     unsigned lanes;
     bool aligned; /* warp mode: ntid.x is a multiple of 32, and the grid has fewer than 2^31 threads along x */
     bool along_x; /* shapes are looked for along the threads of a row, not the lanes of a warp */
+    LLVMValueRef kernel, slot; /* its function; where it finds the variant for other blocks: NULL: there is none */
+    char symbol[48], slot_symbol[64];
+    struct jit_other *other; /* vgpu_jit_compile.c: that variant */
     bool failed;
     char *error;
     size_t error_len;
@@ -131,7 +134,7 @@ struct jit_gen {
     LLVMValueRef guard_value;      /* of the instruction: i1 or <32 x i1>; NULL: none */
 };
 
-/* ---- vgpu_jit_value.c: types, constants, operands ---------------------------------------------------------------- */
+/* ---- vgpu_jit_value.c: types, constants, operands ---- */
 void jit_fail(struct jit_gen *g, const char *what);
 LLVMTypeRef jit_int1(struct jit_gen *g, unsigned bits);          /* one lane */
 LLVMTypeRef jit_wide(struct jit_gen *g, LLVMTypeRef t);          /* `width` lanes of t */
@@ -174,7 +177,7 @@ LLVMValueRef jit_mask(struct jit_gen *g);                                /* <32 
 LLVMValueRef jit_mask_bits(struct jit_gen *g);                           /* i32 */
 LLVMValueRef jit_linear_thread(struct jit_gen *g);                       /* `width` lanes, i32 */
 
-/* ---- what makes code of an instruction --------------------------------------------------------------------------- */
+/* ---- what makes code of an instruction ---- */
 void jit_instr(struct jit_gen *g, const struct ptx_instr *i);         /* vgpu_jit_instr.c: any but control */
 bool jit_instr_integer(struct jit_gen *g, const struct ptx_instr *i); /* each: false: not mine */
 bool jit_instr_bits(struct jit_gen *g, const struct ptx_instr *i);
@@ -203,7 +206,7 @@ LLVMValueRef jit_lg2(struct jit_gen *g, LLVMValueRef x);
 LLVMValueRef jit_sin(struct jit_gen *g, LLVMValueRef x, bool cosine);
 LLVMValueRef jit_tanh(struct jit_gen *g, LLVMValueRef x);
 
-/* ---- analysis: vgpu_jit_flow.c, vgpu_jit_shape.c ----------------------------------------------------------------- */
+/* ---- analysis: vgpu_jit_flow.c, vgpu_jit_shape.c ---- */
 int jit_flow_make(struct jit_gen *g); /* 0, or -1 (jit_fail) */
 void jit_flow_divergence(struct jit_gen *g);
 void jit_flow_free(struct jit_gen *g);
@@ -263,7 +266,9 @@ int jit_llvm_init(char *err, size_t err_len);
 const char *jit_llvm_target(void); /* version, processor and features: a part of the cache's key */
 void jit_llvm_prepare(LLVMModuleRef m);
 int jit_llvm_compile(LLVMModuleRef m, void **object, size_t *bytes, char *err, size_t err_len);
-int jit_llvm_load(const void *object, size_t bytes, const char *symbol, void **address, char *err, size_t err_len);
+/* Loads an object and finds n symbols of it. */
+int jit_llvm_load(const void *object, size_t bytes, const char *const *symbols, void **addresses, unsigned n, char *err,
+                  size_t err_len);
 
 struct jit_hash {
     uint64_t word[2];

@@ -9,8 +9,7 @@ static bool is_vector(LLVMValueRef v) {
     return LLVMGetTypeKind(LLVMTypeOf(v)) == LLVMVectorTypeKind;
 }
 
-/* ---- symbols
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- symbols ---- */
 static int32_t own_number(struct jit_gen *g, int32_t var) {
     return var - g->u->module->var_count;
 }
@@ -46,8 +45,7 @@ LLVMValueRef jit_symbol(struct jit_gen *g, const struct ptx_operand *o) {
     return add(g, jit_spread(g, root), at);
 }
 
-/* ---- generic addresses
- * ------------------------------------------------------------------------------------------------ */
+/* ---- generic addresses ---- */
 static LLVMValueRef local_start(struct jit_gen *g) { /* of each lane's thread, as a number */
     LLVMValueRef t = jit_resize(g, jit_linear_thread(g), 64, false);
     t = LLVMBuildMul(g->b, t, jit_spread(g, jit_field(g, JIT_F_LOCAL_STRIDE, 0)), "");
@@ -126,8 +124,7 @@ bool jit_instr_address(struct jit_gen *g, const struct ptx_instr *i) {
     return true;
 }
 
-/* ---- one access
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- one access ---- */
 static LLVMValueRef read_as(struct jit_gen *g, int32_t reg, unsigned width, bool raw, bool is_signed) {
     unsigned width_before = g->width;
     bool raw_before = g->raw;
@@ -229,8 +226,7 @@ void jit_mark_parallel(struct jit_gen *g, LLVMValueRef access) {
         LLVMSetMetadata(access, LLVMGetMDKindIDInContext(g->u->context, "llvm.access.group", 17), g->u->access_group);
 }
 
-/* ---- lane by lane
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- lane by lane ---- */
 LLVMValueRef jit_room(struct jit_gen *g, LLVMTypeRef lane) {
     LLVMValueRef a = jit_alloca(g, LLVMArrayType(lane, JIT_LANES), "lanes");
     LLVMSetAlignment(a, 64);

@@ -92,8 +92,7 @@ static void funnel(struct jit_gen *g, const struct ptx_instr *i) {
     jit_write(g, &i->dst[0], jit_resize(g, v, 32, false));
 }
 
-/* ---- fields
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- fields ---- */
 static LLVMValueRef byte_of(struct jit_gen *g, const struct ptx_operand *o, unsigned bits) {
     return jit_resize(g, both(g, jit_read_int(g, o, 32), jit_const(g, 32, 0xff)), bits, false);
 }

@@ -36,8 +36,7 @@ LLVMValueRef jit_callee(struct jit_gen *g, int32_t number) {
     return *slot;
 }
 
-/* ---- buffers
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- buffers ---- */
 static int32_t own_number(struct jit_gen *g, const struct ptx_operand *o) {
     return o->var - g->u->module->var_count;
 }
@@ -71,8 +70,7 @@ static LLVMValueRef argument(struct jit_gen *g, const struct ptx_instr *i, int k
     return v;
 }
 
-/* ---- what the runtime provides, of one thread
- * ------------------------------------------------------------------------- */
+/* ---- what the runtime provides, of one thread ---- */
 static LLVMValueRef thread_of(struct jit_gen *g, LLVMValueRef lane) {
     return lane ? LLVMBuildAdd(g->b, g->thread, lane, "") : g->thread;
 }
@@ -116,8 +114,7 @@ static void call_provided(struct jit_gen *g, const struct ptx_instr *i, const st
     if (!known) jit_fail(g, text);
 }
 
-/* ---- device functions
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- device functions ---- */
 static void call_function(struct jit_gen *g, const struct ptx_instr *i, int32_t number, int first, LLVMValueRef mask,
                           LLVMValueRef gone) {
     const struct ptx_function *f = &g->u->module->functions[number];

@@ -21,8 +21,7 @@ static double milliseconds(void) {
     return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
 }
 
-/* ---- the module
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- the module ---- */
 /* Distinct metadata nodes cannot be made through the C interface: they come from a text. */
 static const char METADATA[] = "!loop = !{!0}\n"
                                "!group = !{!1}\n"
@@ -96,62 +95,60 @@ static LLVMValueRef frame_word(struct jit_unit *u, LLVMValueRef frame, size_t of
     return LLVMBuildLoad2(u->builder, i32, LLVMBuildBitCast(u->builder, p, LLVMPointerType(i32, 0), ""), "");
 }
 
-/* Which of the two: rows of a multiple of 32 threads, and ctaid.x * ntid.x + tid.x is a positive int. */
-static void make_choice(struct jit_unit *u, LLVMValueRef fn, LLVMValueRef aligned, LLVMValueRef general) {
-    LLVMTypeRef i32 = LLVMInt32TypeInContext(u->context);
+/* Which of the two: rows of a multiple of 32 threads, and ctaid.x * ntid.x + tid.x is a positive int. The other is
+ * reached through `slot`: a function and what it is to be called with. */
+static void make_choice(struct jit_unit *u, LLVMValueRef fn, LLVMValueRef aligned, LLVMValueRef slot) {
+    LLVMTypeRef i32 = LLVMInt32TypeInContext(u->context), i64 = LLVMInt64TypeInContext(u->context);
+    LLVMTypeRef p = LLVMPointerType(LLVMInt8TypeInContext(u->context), 0), types[3] = {p, i32, p};
+    LLVMTypeRef none = LLVMVoidTypeInContext(u->context), t = LLVMFunctionType(none, types, 2, false);
+    LLVMTypeRef other = LLVMFunctionType(none, types, 3, false), pair = LLVMGlobalGetValueType(slot);
     LLVMBuilderRef b = u->builder;
     LLVMBasicBlockRef entry = LLVMAppendBasicBlockInContext(u->context, fn, ""),
                       yes = LLVMAppendBasicBlockInContext(u->context, fn, ""),
                       no = LLVMAppendBasicBlockInContext(u->context, fn, "");
-    LLVMValueRef args[2] = {LLVMGetParam(fn, 0), LLVMGetParam(fn, 1)}, n[2], zero = LLVMConstInt(i32, 0, false);
+    LLVMValueRef args[3] = {LLVMGetParam(fn, 0), LLVMGetParam(fn, 1)}, n[2], zero = LLVMConstInt(i32, 0, false);
     LLVMPositionBuilderAtEnd(b, entry);
     n[0] = frame_word(u, args[0], offsetof(struct vgpu_frame, block));
     n[1] = frame_word(u, args[0], offsetof(struct vgpu_frame, grid));
     LLVMValueRef low = LLVMBuildAnd(b, n[0], LLVMConstInt(i32, JIT_LANES - 1, false), "");
-    LLVMTypeRef i64 = LLVMInt64TypeInContext(u->context);
     LLVMValueRef threads = LLVMBuildMul(b, LLVMBuildZExt(b, n[0], i64, ""), LLVMBuildZExt(b, n[1], i64, ""), "");
     LLVMValueRef few = LLVMBuildICmp(b, LLVMIntULT, threads, LLVMConstInt(i64, UINT64_C(1) << 31, false), "");
-    LLVMValueRef good = LLVMBuildAnd(b, LLVMBuildICmp(b, LLVMIntEQ, low, zero, ""), few, "");
-    LLVMBuildCondBr(b, good, yes, no);
-    LLVMTypeRef p = LLVMPointerType(LLVMInt8TypeInContext(u->context), 0), types[2] = {p, i32};
-    LLVMTypeRef t = LLVMFunctionType(LLVMVoidTypeInContext(u->context), types, 2, false);
+    LLVMBuildCondBr(b, LLVMBuildAnd(b, LLVMBuildICmp(b, LLVMIntEQ, low, zero, ""), few, ""), yes, no);
     LLVMPositionBuilderAtEnd(b, yes);
     LLVMSetTailCall(LLVMBuildCall2(b, t, aligned, args, 2, ""), true);
     LLVMBuildRetVoid(b);
     LLVMPositionBuilderAtEnd(b, no);
-    LLVMSetTailCall(LLVMBuildCall2(b, t, general, args, 2, ""), true);
+    LLVMValueRef f = LLVMBuildLoad2(b, p, LLVMBuildStructGEP2(b, pair, slot, 0, ""), "");
+    args[2] = LLVMBuildLoad2(b, p, LLVMBuildStructGEP2(b, pair, slot, 1, ""), "");
+    f = LLVMBuildBitCast(b, f, LLVMPointerType(other, 0), "");
+    LLVMSetTailCall(LLVMBuildCall2(b, other, f, args, 3, ""), true);
     LLVMBuildRetVoid(b);
 }
 
-static int make_code(struct jit_unit *u, LLVMValueRef *fn) {
-    if (u->lanes == 1) {
-        *fn = add_function(u, "kernel", 1);
-        return make_variant(u, *fn);
-    }
-    LLVMValueRef variant[2];
-    for (int k = 0; k < 2; k++) {
-        u->aligned = !k;
-        variant[k] = add_function(u, k ? "general" : "aligned", 2);
-        LLVMSetLinkage(variant[k], LLVMInternalLinkage);
-        unsigned id = LLVMGetEnumAttributeKindForName("noinline", 8);
-        LLVMAddAttributeAtIndex(variant[k], LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(u->context, id, 0));
-        if (make_variant(u, variant[k])) return -1;
-    }
-    *fn = add_function(u, "kernel", 2);
-    make_choice(u, *fn, variant[0], variant[1]);
+static int make_code(struct jit_unit *u) {
+    LLVMTypeRef p = LLVMPointerType(LLVMInt8TypeInContext(u->context), 0);
+    u->kernel = add_function(u, "kernel", u->lanes == 1 ? 1 : 2);
+    if (u->lanes == 1 || !u->aligned) return make_variant(u, u->kernel);
+    LLVMValueRef aligned = add_function(u, "aligned", 2);
+    LLVMSetLinkage(aligned, LLVMInternalLinkage);
+    unsigned id = LLVMGetEnumAttributeKindForName("noinline", 8);
+    LLVMAddAttributeAtIndex(aligned, LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(u->context, id, 0));
+    if (make_variant(u, aligned)) return -1;
+    LLVMTypeRef pair = LLVMStructTypeInContext(u->context, (LLVMTypeRef[]){p, p}, 2, false);
+    u->slot = LLVMAddGlobal(u->llvm, pair, "slot");
+    LLVMSetInitializer(u->slot, LLVMConstNull(pair));
+    make_choice(u, u->kernel, aligned, u->slot);
     return 0;
 }
 
-/* ---- what has been loaded in this process
- * ------------------------------------------------------------------------------ */
+/* ---- what has been loaded in this process ---- */
 struct loaded {
     struct loaded *next;
     struct jit_hash key;
     void *address;
 };
 static struct loaded *all_loaded;
-static pthread_mutex_t loaded_lock =
-    PTHREAD_MUTEX_INITIALIZER; /* held while one is compiled twice at once: see below */
+static pthread_mutex_t loaded_lock = PTHREAD_MUTEX_INITIALIZER; /* of the list, and while an object is loaded */
 
 static void *find_loaded(const struct jit_hash *key) {
     for (struct loaded *l = all_loaded; l; l = l->next)
@@ -159,17 +156,25 @@ static void *find_loaded(const struct jit_hash *key) {
     return NULL;
 }
 
-/* The first of two threads that compiled the same kernel loads it; the other takes that. */
-static int load_once(const struct jit_hash *key, const void *object, size_t bytes, const char *symbol, void **address,
-                     char *err, size_t err_len) {
+static void fill_slot(struct jit_unit *u, void *slot);
+
+/* Of two threads that compiled the same kernel the first loads it; the other takes that. */
+static int load_once(struct jit_unit *u, const struct jit_hash *key, const void *object, size_t bytes, void **address) {
     int rc = 0;
+    const char *symbols[2] = {u->symbol, u->slot_symbol};
+    void *at[2] = {NULL, NULL};
     pthread_mutex_lock(&loaded_lock);
     *address = find_loaded(key);
-    if (!*address) rc = jit_llvm_load(object, bytes, symbol, address, err, err_len);
-    struct loaded *l = rc ? NULL : malloc(sizeof *l);
-    if (l) {
-        *l = (struct loaded){all_loaded, *key, *address};
-        all_loaded = l;
+    if (!*address) {
+        struct loaded *l = malloc(sizeof *l);
+        if (l) rc = jit_llvm_load(object, bytes, symbols, at, u->slot ? 2 : 1, u->error, u->error_len);
+        if (!l) snprintf(u->error, u->error_len, "no memory"), rc = -1;
+        if (!rc) {
+            if (at[1]) fill_slot(u, at[1]); /* before anyone else finds it */
+            *l = (struct loaded){all_loaded, *key, *address = at[0]};
+            all_loaded = l;
+        } else
+            free(l);
     }
     pthread_mutex_unlock(&loaded_lock);
     return rc;
@@ -184,9 +189,8 @@ static void hash_module(struct jit_unit *u, struct jit_hash *key) {
     LLVMDisposeMemoryBuffer(bitcode);
 }
 
-static int obtain(struct jit_unit *u, LLVMValueRef fn, void **address, bool *cached) {
+static int obtain(struct jit_unit *u, void **address, bool *cached) {
     struct jit_hash key = {{0}};
-    char symbol[64];
     void *object = NULL;
     size_t bytes = 0;
     hash_module(u, &key);
@@ -195,25 +199,112 @@ static int obtain(struct jit_unit *u, LLVMValueRef fn, void **address, bool *cac
     pthread_mutex_unlock(&loaded_lock);
     *cached = true;
     if (*address) return 0;
-    int n = snprintf(symbol, sizeof symbol, "acct_%016llx%016llx", (unsigned long long)key.word[0],
-                     (unsigned long long)key.word[1]);
+    snprintf(u->symbol, sizeof u->symbol, "acct_%016llx%016llx", (unsigned long long)key.word[0],
+             (unsigned long long)key.word[1]);
+    snprintf(u->slot_symbol, sizeof u->slot_symbol, "%s_other", u->symbol);
     if (!jit_cache_read(&key, &object, &bytes)) {
-        int rc = load_once(&key, object, bytes, symbol, address, u->error, u->error_len);
+        int rc = load_once(u, &key, object, bytes, address);
         free(object);
         object = NULL;
         if (!rc) return 0;
     }
     *cached = false;
-    LLVMSetValueName2(fn, symbol, (size_t)n);
+    LLVMSetValueName2(u->kernel, u->symbol, strlen(u->symbol));
+    if (u->slot) LLVMSetValueName2(u->slot, u->slot_symbol, strlen(u->slot_symbol));
     if (jit_llvm_compile(u->llvm, &object, &bytes, u->error, u->error_len)) return -1;
-    int rc = load_once(&key, object, bytes, symbol, address, u->error, u->error_len);
+    int rc = load_once(u, &key, object, bytes, address);
     if (!rc) jit_cache_write(&key, object, bytes);
     free(object);
     return rc;
 }
 
-/* ---- vgpu_jit
- * ------------------------------------------------------------------------------------------------------------ */
+static void drop_unit(struct jit_unit *u) {
+    if (u->builder) LLVMDisposeBuilder(u->builder);
+    if (u->llvm) LLVMDisposeModule(u->llvm);
+    if (u->context) LLVMContextDispose(u->context);
+    u->builder = NULL, u->llvm = NULL, u->context = NULL;
+}
+
+static int verify(struct jit_unit *u) {
+    char *message = NULL;
+    int rc = LLVMVerifyModule(u->llvm, LLVMReturnStatusAction, &message) ? -1 : 0;
+    if (rc) snprintf(u->error, u->error_len, "%s: the code made is not valid: %.160s", u->entry->name, message);
+    LLVMDisposeMessage(message);
+    return rc;
+}
+
+/* A unit with its module made, not compiled. */
+static int make_unit(struct jit_unit *u, const struct ptx_module *module, const struct ptx_function *f, unsigned lanes,
+                     bool aligned, char *err, size_t err_len) {
+    *u = (struct jit_unit){
+        .module = module, .entry = f, .error = err, .error_len = err_len, .lanes = lanes, .aligned = aligned};
+    u->context = LLVMContextCreate();
+    u->builder = LLVMCreateBuilderInContext(u->context);
+    int rc = make_module(u);
+    if (!rc) rc = make_code(u);
+    return rc ? rc : verify(u);
+}
+
+/* ---- the variant for other blocks: made at once, compiled when a block first asks for it ---- */
+struct jit_other {
+    pthread_mutex_t lock;
+    struct jit_unit unit;
+    char error[256];
+    _Atomic(vgpu_warp_fn *) fn;
+};
+
+static void *compile_other(void *context) {
+    struct jit_other *o = context;
+    void *address = NULL;
+    bool cached;
+    if (!obtain(&o->unit, &address, &cached)) o->fn = (vgpu_warp_fn *)(uintptr_t)address;
+    drop_unit(&o->unit);
+    return NULL;
+}
+
+/* Called by compiled code, on a fiber: LLVM needs more stack than that has. Should it fail, the kernel ends as by a
+ * trap.
+ */
+static void run_other(struct vgpu_frame *frame, uint32_t warp, struct jit_other *o) {
+    if (!o->fn) {
+        pthread_t thread;
+        pthread_mutex_lock(&o->lock);
+        if (!o->fn && o->unit.context && !pthread_create(&thread, NULL, compile_other, o)) pthread_join(thread, NULL);
+        pthread_mutex_unlock(&o->lock);
+    }
+    vgpu_warp_fn *fn = o->fn;
+    if (fn)
+        fn(frame, warp);
+    else
+        frame->host->trap(frame, warp * VGPU_WARP);
+}
+
+static void fill_slot(struct jit_unit *u, void *slot) {
+    uintptr_t pair[2] = {(uintptr_t)run_other, (uintptr_t)u->other};
+    memcpy(slot, pair, sizeof pair);
+    u->other = NULL; /* it belongs to the code now */
+}
+
+static int make_other(struct jit_unit *u) {
+    struct jit_other *o = u->other = calloc(1, sizeof *o);
+    if (!o) {
+        snprintf(u->error, u->error_len, "no memory");
+        return -1;
+    }
+    pthread_mutex_init(&o->lock, NULL);
+    int rc = make_unit(&o->unit, u->module, u->entry, JIT_LANES, false, o->error, sizeof o->error);
+    if (rc) snprintf(u->error, u->error_len, "%s", o->error);
+    return rc;
+}
+
+static void drop_other(struct jit_other *o) {
+    if (!o) return;
+    drop_unit(&o->unit);
+    pthread_mutex_destroy(&o->lock);
+    free(o);
+}
+
+/* ---- vgpu_jit ---- */
 static bool calls_anything(const struct ptx_function *f) {
     for (int32_t k = 0; k < f->instr_count; k++)
         if (f->instrs[k].op == PTX_OP_CALL && f->instrs[k].callee < 0) return true;
@@ -232,14 +323,6 @@ static bool exchanges(const struct ptx_module *m, const struct ptx_function *f) 
     return false;
 }
 
-static int verify(struct jit_unit *u) {
-    char *message = NULL;
-    int rc = LLVMVerifyModule(u->llvm, LLVMReturnStatusAction, &message) ? -1 : 0;
-    if (rc) snprintf(u->error, u->error_len, "%s: the code made is not valid: %.160s", u->entry->name, message);
-    LLVMDisposeMessage(message);
-    return rc;
-}
-
 int vgpu_jit(const struct ptx_module *module, const struct ptx_function *f, struct vgpu_code *out, char *err,
              size_t err_len) {
     double start = milliseconds();
@@ -251,18 +334,12 @@ int vgpu_jit(const struct ptx_module *module, const struct ptx_function *f, stru
         return -1;
     }
     if (jit_llvm_init(err, err_len)) return -1;
-    struct jit_unit u = {.module = module, .entry = f, .error = err, .error_len = err_len};
-    u.lanes = exchanges(module, f) ? JIT_LANES : 1;
-    u.context = LLVMContextCreate();
-    u.builder = LLVMCreateBuilderInContext(u.context);
-    LLVMValueRef fn = NULL;
-    int rc = make_module(&u);
-    if (!rc) rc = make_code(&u, &fn);
-    if (!rc) rc = verify(&u);
-    if (!rc) rc = obtain(&u, fn, &address, &cached);
-    LLVMDisposeBuilder(u.builder);
-    if (u.llvm) LLVMDisposeModule(u.llvm);
-    LLVMContextDispose(u.context);
+    struct jit_unit u;
+    int rc = make_unit(&u, module, f, exchanges(module, f) ? JIT_LANES : 1, true, err, err_len);
+    if (!rc && u.lanes > 1) rc = make_other(&u);
+    if (!rc) rc = obtain(&u, &address, &cached);
+    drop_other(u.other);
+    drop_unit(&u);
     if (rc) return -1;
     if (u.lanes == 1)
         out->block = (vgpu_block_fn *)(uintptr_t)address;

@@ -11,8 +11,7 @@ static LLVMValueRef both(struct jit_gen *g, LLVMValueRef a, uint64_t mask) {
     return LLVMBuildAnd(g->b, a, jit_const(g, jit_bits(a), mask), "");
 }
 
-/* ---- sources: f32 or f64
- * --------------------------------------------------------------------------------------------- */
+/* ---- sources: f32 or f64 ---- */
 static LLVMValueRef source(struct jit_gen *g, const struct ptx_instr *i, int k) {
     const struct ptx_operand *o = &i->src[k];
     LLVMValueRef v;
@@ -28,8 +27,7 @@ static LLVMValueRef source(struct jit_gen *g, const struct ptx_instr *i, int k) 
     }
 }
 
-/* ---- to integers
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- to integers ---- */
 static LLVMValueRef integral(struct jit_gen *g, LLVMValueRef v, unsigned round) {
     switch (round) {
     case PTX_RZI:
@@ -82,8 +80,7 @@ static LLVMValueRef int_to_int(struct jit_gen *g, const struct ptx_instr *i) {
     return jit_resize(g, v, to, false);
 }
 
-/* ---- to floats
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- to floats ---- */
 static LLVMValueRef below_zero(struct jit_gen *g, LLVMValueRef v) {
     return jit_ordered(g, LLVMRealOLT, v, jit_const_float(g, jit_bits(v), 0));
 }
@@ -199,8 +196,7 @@ static LLVMValueRef int_to_float(struct jit_gen *g, const struct ptx_instr *i) {
     return i->modifiers & PTX_M_SAT ? jit_saturate(g, v) : v;
 }
 
-/* ---- pairs: of two sources the first is the upper half
- * ----------------------------------------------------------------- */
+/* ---- pairs: of two sources the first is the upper half ---- */
 static LLVMValueRef half_of(struct jit_gen *g, const struct ptx_instr *i, LLVMValueRef v, bool bf16) {
     if (i->type == PTX_E4M3X2 || i->type == PTX_E5M2X2) {
         if (i->modifiers & PTX_M_RELU) {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- bit sets ---------------------------------------------------------------------------------------------------- */
+/* ---- bit sets ---- */
 static bool has(const uint64_t *set, int32_t i) {
     return set[i / 64] >> (i % 64) & 1;
 }
@@ -145,7 +145,7 @@ static int postdominators(struct jit_gen *g) {
     return 0;
 }
 
-/* ---- loops ------------------------------------------------------------------------------------------------------- */
+/* ---- loops ---- */
 static bool dominates(const struct ptx_function *f, int32_t a, int32_t b) {
     while (b >= 0 && b != a) b = f->blocks[b].idom;
     return b == a;
@@ -243,7 +243,7 @@ static void make_order(struct jit_gen *g, const int32_t *by_rank, int32_t n, int
     for (; loop >= 0; loop = w->loops[loop].parent) w->loops[loop].last = w->count - 1;
 }
 
-/* ---- liveness ---------------------------------------------------------------------------------------------------- */
+/* ---- liveness ---- */
 struct live_visit {
     uint64_t *set;
 };
@@ -281,7 +281,7 @@ static void liveness(struct jit_gen *g, uint64_t *scratch) {
     }
 }
 
-/* ---- divergence -------------------------------------------------------------------------------------------------- */
+/* ---- divergence ---- */
 static void reach(struct jit_gen *g, int32_t from, int32_t stop, uint64_t *set, int32_t *stack) {
     int32_t top = 0;
     if (from == stop || has(set, from)) {
@@ -372,7 +372,7 @@ void jit_flow_divergence(struct jit_gen *g) {
         }
 }
 
-/* ---- whole ------------------------------------------------------------------------------------------------------- */
+/* ---- whole ---- */
 int jit_flow_make(struct jit_gen *g) {
     const struct ptx_function *f = g->f;
     struct jit_flow *w = &g->flow;

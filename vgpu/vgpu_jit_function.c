@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the frame
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- the frame ---- */
 static LLVMValueRef frame_at(struct jit_gen *g, size_t offset, LLVMTypeRef t) {
     LLVMTypeRef i8 = jit_int1(g, 8);
     LLVMValueRef at = jit_scalar(g, 64, offset);

@@ -155,15 +155,18 @@ int jit_llvm_compile(LLVMModuleRef m, void **object, size_t *bytes, char *err, s
     return rc;
 }
 
-int jit_llvm_load(const void *object, size_t bytes, const char *symbol, void **address, char *err, size_t err_len) {
-    LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(object, bytes, symbol);
-    LLVMOrcExecutorAddress at = 0;
+int jit_llvm_load(const void *object, size_t bytes, const char *const *symbols, void **addresses, unsigned n, char *err,
+                  size_t err_len) {
+    LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(object, bytes, symbols[0]);
+    LLVMOrcJITDylibRef main = LLVMOrcLLJITGetMainJITDylib(llvm.session);
     pthread_mutex_lock(&llvm.lock);
-    bool bad =
-        failed("ORC", LLVMOrcLLJITAddObjectFile(llvm.session, LLVMOrcLLJITGetMainJITDylib(llvm.session), buffer)) ||
-        failed("ORC", LLVMOrcLLJITLookup(llvm.session, &at, symbol)) || !at;
+    bool bad = failed("ORC", LLVMOrcLLJITAddObjectFile(llvm.session, main, buffer));
+    for (unsigned k = 0; k < n && !bad; k++) {
+        LLVMOrcExecutorAddress at = 0;
+        bad = failed("ORC", LLVMOrcLLJITLookup(llvm.session, &at, symbols[k])) || !at;
+        addresses[k] = (void *)(uintptr_t)at;
+    }
     if (bad) snprintf(err, err_len, "%s", llvm.error);
     pthread_mutex_unlock(&llvm.lock);
-    *address = (void *)(uintptr_t)at;
     return bad ? -1 : 0;
 }

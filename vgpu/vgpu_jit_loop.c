@@ -9,8 +9,7 @@
 
 #include <stdlib.h>
 
-/* ---- the limit
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- the limit ---- */
 static bool pure(const struct jit_gen *g, const struct ptx_instr *i) {
     const unsigned acts = PTX_P_READS | PTX_P_WRITES | PTX_P_ATOMIC | PTX_P_BARRIER | PTX_P_WARP | PTX_P_CONTROL;
     if (i->op == PTX_OP_LD && i->space == PTX_PARAM && g->f->entry) return i->src[0].reg < 0;
@@ -145,8 +144,7 @@ static LLVMValueRef row_length(struct jit_gen *g, LLVMValueRef all) {
     return jit_resize(g, count, 32, false);
 }
 
-/* ---- the loops
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- the loops ---- */
 static void count_up(struct jit_gen *g, LLVMValueRef at, LLVMValueRef n, LLVMBasicBlockRef head, LLVMBasicBlockRef end,
                      bool inner) {
     LLVMTypeRef i32 = jit_int1(g, 32);

@@ -45,8 +45,7 @@ static LLVMValueRef all_on(struct jit_gen *g) {
     return LLVMBuildICmp(g->b, LLVMIntEQ, jit_mask_bits(g), jit_scalar(g, 32, 0xffffffff), "");
 }
 
-/* ---- shuffles between element-major and lane-major
- * -------------------------------------------------------------------- */
+/* ---- shuffles between element-major and lane-major ---- */
 static LLVMValueRef pick(struct jit_gen *g, LLVMValueRef v, unsigned first, unsigned step, unsigned n) {
     LLVMValueRef at[JIT_LANES];
     for (unsigned l = 0; l < n; l++) at[l] = jit_scalar(g, 32, first + step * l);
@@ -68,8 +67,7 @@ static LLVMValueRef interleave(struct jit_gen *g, LLVMValueRef *v, unsigned n) {
     return LLVMBuildShuffleVector(g->b, r, LLVMGetUndef(LLVMTypeOf(r)), LLVMConstVector(at, n * JIT_LANES), "");
 }
 
-/* ---- anywhere
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- anywhere ---- */
 /* Lanes that are off read (write) a place of the function's own instead, so no lane needs a branch. */
 static LLVMValueRef safe_addresses(struct jit_gen *g, const struct access *x) {
     LLVMValueRef room = jit_alloca(g, LLVMArrayType(jit_int1(g, 64), 8), "nowhere");
@@ -142,8 +140,7 @@ static void scatter(struct jit_gen *g, const struct access *x, LLVMValueRef *v) 
                      lane_pointer(g, all, l, k * x->each, x->type));
 }
 
-/* ---- one after the other
- * -------------------------------------------------------------------------------------------------- */
+/* ---- one after the other ---- */
 static LLVMValueRef masked_load(struct jit_gen *g, const struct access *x, LLVMValueRef p) {
     LLVMTypeRef t = lanes(x->type, JIT_LANES), over[2] = {t, LLVMTypeOf(p)};
     LLVMValueRef args[] = {p, jit_scalar(g, 32, x->each), jit_mask(g), LLVMGetUndef(t)};
@@ -268,8 +265,7 @@ static void store_lanes(struct jit_gen *g, const struct access *x, LLVMValueRef 
         scatter(g, x, v);
 }
 
-/* ---- ld, st
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- ld, st ---- */
 static bool begin(struct jit_gen *g, const struct ptx_instr *i, struct access *x) {
     *x = (struct access){.i = i, .type = element_type(g, i->type), .each = ptx_type_bytes(i->type)};
     x->n = i->vector ? i->vector : 1;

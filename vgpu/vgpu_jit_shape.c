@@ -50,7 +50,7 @@ static struct jit_shape meet(struct jit_shape a, struct jit_shape b) {
     return r;
 }
 
-/* ---- operands ---------------------------------------------------------------------------------------------------- */
+/* ---- operands ---- */
 static struct jit_shape special_shape(struct jit_gen *g, unsigned s) {
     struct jit_shape lane = {.kind = JIT_SCALAR, .stride = 1, .differs = JIT_LANES - 1, .bounded = true, .zeros = 5};
     struct jit_shape uniform = SHAPE_UNIFORM;

@@ -14,7 +14,7 @@ void jit_fail(struct jit_gen *g, const char *what) {
         snprintf(u->error, u->error_len, "%s: %s", g->f->name, what);
 }
 
-/* ---- types ------------------------------------------------------------------------------------------------------- */
+/* ---- types ---- */
 LLVMTypeRef jit_int1(struct jit_gen *g, unsigned bits) {
     return LLVMIntTypeInContext(g->u->context, bits);
 }
@@ -73,7 +73,7 @@ static LLVMTypeRef as_wide_as(LLVMValueRef v, LLVMTypeRef lane) {
     return n == 1 ? lane : LLVMVectorType(lane, n);
 }
 
-/* ---- constants --------------------------------------------------------------------------------------------------- */
+/* ---- constants ---- */
 LLVMValueRef jit_scalar(struct jit_gen *g, unsigned bits, uint64_t v) {
     return LLVMConstInt(jit_int1(g, bits), v, false);
 }
@@ -181,7 +181,7 @@ LLVMBasicBlockRef jit_block(struct jit_gen *g, const char *name) {
     return LLVMAppendBasicBlockInContext(g->u->context, g->fn, name);
 }
 
-/* ---- registers --------------------------------------------------------------------------------------------------- */
+/* ---- registers ---- */
 unsigned jit_reg_bits(struct jit_gen *g, int32_t reg) {
     return ptx_type_bits(g->f->regs[reg].type);
 }
@@ -278,7 +278,7 @@ void jit_write(struct jit_gen *g, const struct ptx_operand *o, LLVMValueRef v) {
     jit_write_ext(g, o, v, false);
 }
 
-/* ---- masks ------------------------------------------------------------------------------------------------------- */
+/* ---- masks ---- */
 LLVMValueRef jit_mask_bits(struct jit_gen *g) {
     if (g->mask_bits) return g->mask_bits;
     if (g->mask) return g->mask_bits = LLVMBuildBitCast(g->b, g->mask, jit_int1(g, 32), "");

@@ -41,8 +41,7 @@ static LLVMValueRef pred_bits(struct jit_gen *g, const struct ptx_operand *o) {
     return both(g, LLVMBuildBitCast(g->b, p, i32_of(g), ""), jit_mask_bits(g));
 }
 
-/* ---- shfl
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- shfl ---- */
 /* For each lane the one to read from, as the manual computes it; *valid: it is within the segment. */
 static LLVMValueRef shuffle_source(struct jit_gen *g, const struct ptx_instr *i, LLVMValueRef *valid) {
     LLVMValueRef b = jit_read_int(g, &i->src[1], 32), c = jit_read_int(g, &i->src[2], 32), j;
@@ -110,8 +109,7 @@ static void shfl(struct jit_gen *g, const struct ptx_instr *i) {
     if (i->dsts > 1) jit_write(g, &i->dst[1], valid);
 }
 
-/* ---- vote, activemask, elect
- * -------------------------------------------------------------------------------------------- */
+/* ---- vote, activemask, elect ---- */
 /* Per lane if the member masks differ, else once. `members`: active lanes of the mask. */
 static LLVMValueRef members(struct jit_gen *g, const struct ptx_operand *o) {
     bool once = uniform(g, o);
@@ -153,8 +151,7 @@ static void elect(struct jit_gen *g, const struct ptx_instr *i) {
     jit_write(g, &i->dst[1], equal(g, leader, jit_iota(g, 32, 1)));
 }
 
-/* ---- match, redux: lane by lane
- * ------------------------------------------------------------------------------------------ */
+/* ---- match, redux: lane by lane ---- */
 static LLVMValueRef whole(struct jit_gen *g, LLVMValueRef room, LLVMTypeRef lane) {
     LLVMTypeRef t = LLVMVectorType(lane, JIT_LANES);
     return jit_load(g, t, LLVMBuildBitCast(g->b, room, jit_pointer(g, t), ""));
@@ -240,8 +237,7 @@ static void redux(struct jit_gen *g, const struct ptx_instr *i) {
     jit_write(g, &i->dst[0], once ? jit_load(g, i32, sum) : whole(g, room, i32));
 }
 
-/* ---- barriers
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- barriers ---- */
 LLVMValueRef jit_host_call(struct jit_gen *g, size_t offset, LLVMTypeRef result, LLVMValueRef *args, unsigned n) {
     LLVMTypeRef types[8];
     for (unsigned k = 0; k < n; k++) types[k] = LLVMTypeOf(args[k]);

@@ -60,8 +60,8 @@ static int32_t run_print(struct vgpu_frame *f, uint64_t format, uint64_t argumen
     if (run_print_hook) return run_print_hook(f, format, arguments);
     int32_t v;
     memcpy(&v, (void *)(uintptr_t)arguments, sizeof v);
-    run_s.used += (size_t)snprintf(run_s.text + run_s.used, sizeof run_s.text - run_s.used,
-                                   *(const char *)(uintptr_t)format ? "%d " : "", v);
+    if (*(const char *)(uintptr_t)format)
+        run_s.used += (size_t)snprintf(run_s.text + run_s.used, sizeof run_s.text - run_s.used, "%d ", v);
     return 1;
 }
 
