@@ -4,12 +4,15 @@
 #include "tests/zoo/zoo_interpret.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char cache[] = "/tmp/test-vgpu-jit-XXXXXX";
@@ -128,6 +131,116 @@ static void debugging(void **state) {
     run_all("zoo_debug.ptx");
 }
 
+/* ---- the cache ---- */
+static const char COUNT[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
+                            ".visible .entry count(.param .u64 p, .param .u32 n)\n{\n"
+                            ".reg .pred %q;\n.reg .b32 %r<5>;\n.reg .b64 %d<4>;\n"
+                            "ld.param.u64 %d1, [p];\nld.param.u32 %r1, [n];\n"
+                            "mov.u32 %r2, %tid.x;\nsetp.ge.u32 %q, %r2, %r1;\n@%q bra END;\n"
+                            "mul.wide.u32 %d2, %r2, 4;\nadd.s64 %d3, %d1, %d2;\n"
+                            "add.u32 %r3, %r2, 7;\nst.global.u32 [%d3], %r3;\nEND:\nret;\n}\n";
+
+struct count_result {
+    double compile_ms;
+    uint32_t out[100];
+    int rc;
+};
+
+/* In a process of its own, which has nothing loaded. */
+static struct count_result count_in_child(void) {
+    struct count_result r = {.rc = -1};
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (!child) {
+        struct ptx_module *m;
+        struct ptx_error e;
+        struct vgpu_code code;
+        char err[256];
+        struct {
+            uint32_t *p;
+            uint32_t n;
+        } args = {r.out, 90};
+        struct run_launch l = {{1, 1, 1}, {100, 1, 1}, 0, &args, NULL};
+        if (!ptx_parse(COUNT, sizeof COUNT, &m, &e) && !vgpu_jit(m, &m->functions[0], &code, err, sizeof err)) {
+            r.rc = run_compiled(&m->functions[0], &code, &l);
+            r.compile_ms = code.compile_ms;
+        }
+        _exit(write(ends[1], &r, sizeof r) != (ssize_t)sizeof r);
+    }
+    close(ends[1]);
+    assert_int_equal(read(ends[0], &r, sizeof r), sizeof r);
+    close(ends[0]);
+    waitpid(child, NULL, 0);
+    assert_int_equal(r.rc, 0);
+    for (uint32_t k = 0; k < 100; k++) assert_int_equal(r.out[k], k < 90 ? k + 7 : 0);
+    return r;
+}
+
+/* The one file of the folder that appeared last. */
+static void newest_file(char *path, size_t bytes) {
+    DIR *d = opendir(cache);
+    struct timespec when = {0, 0};
+    for (struct dirent *e; (e = readdir(d));) {
+        struct stat s;
+        if (e->d_name[0] == '.' || fstatat(dirfd(d), e->d_name, &s, 0)) continue;
+        if (s.st_mtim.tv_sec < when.tv_sec || (s.st_mtim.tv_sec == when.tv_sec && s.st_mtim.tv_nsec <= when.tv_nsec))
+            continue;
+        when = s.st_mtim;
+        snprintf(path, bytes, "%s/%s", cache, e->d_name);
+    }
+    closedir(d);
+}
+
+/* Compiled once, then read; a file that was cut off or changed is not taken, and made anew. */
+static void cached(void **state) {
+    (void)state;
+    char path[PATH_MAX] = "";
+    struct stat s;
+    assert_true(count_in_child().compile_ms > 0);
+    newest_file(path, sizeof path);
+    assert_true(count_in_child().compile_ms == 0);
+    assert_int_equal(stat(path, &s), 0);
+    assert_int_equal(truncate(path, s.st_size / 2), 0);
+    assert_true(count_in_child().compile_ms > 0);
+    assert_true(count_in_child().compile_ms == 0);
+    int fd = open(path, O_RDWR);
+    assert_int_equal(pwrite(fd, "\xcc\xcc\xcc\xcc", 4, s.st_size / 2), 4);
+    close(fd);
+    assert_true(count_in_child().compile_ms > 0);
+    assert_true(count_in_child().compile_ms == 0);
+}
+
+/* An index that wraps within a row must not become a short loop. */
+static void wrapping_index(void **state) {
+    (void)state;
+    static const char text[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
+                               ".visible .entry wrap(.param .u64 p, .param .s32 from)\n{\n"
+                               ".reg .pred %q;\n.reg .b32 %r<5>;\n.reg .b64 %d<4>;\n"
+                               "ld.param.u64 %d1, [p];\nld.param.u32 %r1, [from];\n"
+                               "mov.u32 %r2, %tid.x;\nadd.s32 %r3, %r2, %r1;\nsetp.ge.s32 %q, %r3, 10;\n"
+                               "@%q bra END;\nmul.wide.u32 %d2, %r2, 4;\nadd.s64 %d3, %d1, %d2;\n"
+                               "st.global.u32 [%d3], 1;\nEND:\nret;\n}\n";
+    struct ptx_module *m;
+    struct ptx_error e;
+    struct vgpu_code code;
+    char err[256];
+    uint32_t out[64] = {0};
+    struct {
+        uint32_t *p;
+        int32_t from;
+    } args = {out, -20};
+    struct run_launch l = {{1, 1, 1}, {64, 1, 1}, 0, &args, NULL};
+    assert_int_equal(ptx_parse(text, sizeof text, &m, &e), 0);
+    assert_int_equal(vgpu_jit(m, &m->functions[0], &code, err, sizeof err), 0);
+    assert_int_equal(run_compiled(&m->functions[0], &code, &l), 0);
+    for (uint32_t k = 0; k < 64; k++) assert_int_equal(out[k], k < 30);
+    args.from = INT32_MAX - 5;
+    assert_int_equal(run_compiled(&m->functions[0], &code, &l), -1);
+    assert_string_equal(run_s.text, "trap by thread 0");
+    ptx_free(m);
+}
+
 static int begin(void **state) {
     (void)state;
     run_print_hook = zoo_print;
@@ -144,6 +257,7 @@ static int end(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(optimised), cmocka_unit_test(debugging)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(optimised), cmocka_unit_test(debugging),
+                                       cmocka_unit_test(cached), cmocka_unit_test(wrapping_index)};
     return cmocka_run_group_tests(tests, begin, end);
 }
