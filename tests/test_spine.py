@@ -327,17 +327,21 @@ def test_eight_threads(tmp_path):
 
 # ---- the figures ----------------------------------------------------------------------------------------------------------
 
-def test_mfu_is_what_the_books_say(tmp_path):
-    """MFU = matmul FLOPs ÷ (step time × peak), from the database's own rows."""
+@pytest.mark.parametrize('cupti', ['auto', 'off'])
+def test_mfu_is_what_the_books_say(tmp_path, cupti):
+    """MFU = matmul FLOPs ÷ (step time × peak), from the database's own rows: the device's times, or without CUPTI the host's."""
     db = tmp_path / 'm.db'
-    assert acct_run(db, TRAIN, '--model', 'linear', '--steps', '6').returncode == 0
+    assert acct_run(db, TRAIN, '--model', 'linear', '--steps', '6', env={'ACCT_CUPTI': cupti}).returncode == 0
     j = report(db)
     peak, = query(db, 'select peak_fp32 from device')[0]
-    assert j['device']['clock'] in ('cpu', 'host') and j['device']['peak_flops']['fp32'] == pytest.approx(peak)
+    clock, start, end = ('cpu', 'device_start_ns', 'device_end_ns') if cupti == 'auto' else ('host', 'start_ns', 'end_ns')
+    assert j['device']['clock'] == clock and j['device']['peak_flops']['fp32'] == pytest.approx(peak)
     for s in j['steps']:
-        assert s['mfu'] == pytest.approx(71303168 / ((s['end_ns'] - s['start_ns']) * 1e-9 * peak), rel=1e-9)
+        assert s['mfu'] == pytest.approx(71303168 / ((s[end] - s[start]) * 1e-9 * peak), rel=1e-9)
         assert s['hfu'] == pytest.approx(s['mfu'])
-    assert j['totals']['kernels'] is None and j['totals']['flops'] >= 6 * 71303168
+    assert (j['steps'][0]['device_start_ns'] is None) == (cupti == 'off')
+    assert any('switched off' in n for n in j['notes']) == (cupti == 'off')
+    assert j['totals']['kernels'] == 0 and j['totals']['flops'] >= 6 * 71303168
 
 
 # ---- bad places and bad input, with a real program --------------------------------------------------------------------
