@@ -641,8 +641,8 @@ static struct place place_of_merge(const struct frame *f, int32_t b) {
 }
 
 /* Behind a loop that b follows in any case, b is executed when the loop is entered, whatever the counter has become. */
-static void forget_loops(const struct frame *f, int32_t b, struct place *at) {
-    for (int32_t d = f->f->blocks[b].idom; d >= 0; d = f->f->blocks[d].idom) {
+static void forget_loops(const struct frame *f, int32_t b, int32_t from, struct place *at) {
+    for (int32_t d = from; d >= 0; d = f->f->blocks[d].idom) {
         if (!f->block[d].header || in_body(&f->block[d], b) || !postdominates(f, b, d)) continue;
         at->when = f->block[d].entry.when;
         at->exact = f->block[d].entry.exact;
@@ -688,7 +688,8 @@ static bool enter_block(struct analysis *a, int32_t b, const struct state *entry
     if (found != info->facts_used) a->changed = true;
     info->facts_used = found;
     if (info->reached) {
-        forget_loops(f, b, &at);
+        bool one_way = m.forward == 1 && in[0].from >= 0;
+        forget_loops(f, b, one_way ? in[0].from : block->idom, &at);
         info->entry = at;
         if (info->header && f->reducible) apply_loop_facts(a, b, &at);
         if (info->header && (!f->reducible || !ends_by_tests(a, b))) info->bounded = false;
