@@ -78,8 +78,9 @@ struct jit_unit {
     LLVMValueRef access_group, loop_id; /* metadata of parallel loops */
     LLVMValueRef *callees;              /* device functions, by number in the module */
     unsigned lanes;
-    bool aligned; /* warp mode: ntid.x is a multiple of 32, and the grid has fewer than 2^31 threads along x */
-    bool along_x; /* shapes are looked for along the threads of a row, not the lanes of a warp */
+    bool aligned;   /* warp mode: ntid.x is a multiple of 32, and the grid has fewer than 2^31 threads along x */
+    bool recursive; /* functions may call themselves: local memory may not suffice */
+    bool along_x;   /* shapes are looked for along the threads of a row, not the lanes of a warp */
     LLVMValueRef kernel, slot; /* its function; where it finds the variant for other blocks: NULL: there is none */
     char symbol[48], slot_symbol[64];
     struct jit_other *other; /* vgpu_jit_compile.c: that variant */
@@ -251,6 +252,17 @@ LLVMValueRef jit_lane_place(struct jit_gen *g, LLVMTypeRef lane_type, LLVMValueR
 bool jit_find_limit(struct jit_gen *g, struct jit_limit *limit);
 void jit_thread_loops(struct jit_gen *g);
 
+/* vgpu_jit_frame.c */
+void jit_load_fields(struct jit_gen *g);
+void jit_load_roots(struct jit_gen *g);
+void jit_warp_threads(struct jit_gen *g);
+
+/* vgpu_jit_branch.c */
+bool jit_ends_block(const struct ptx_instr *i);
+void jit_terminator(struct jit_gen *g, const struct ptx_block *block);
+LLVMBasicBlockRef jit_next_of(struct jit_gen *g, int32_t k); /* what runs after partial block k of the order */
+LLVMValueRef jit_guard(struct jit_gen *g, const struct ptx_instr *i, unsigned width);
+
 /* vgpu_jit_function.c */
 void jit_instruction(struct jit_gen *g, const struct ptx_instr *i); /* with its guard */
 void jit_forget_registers(struct jit_gen *g);
@@ -260,8 +272,7 @@ void jit_drop_lanes(struct jit_gen *g, LLVMValueRef gone); /* behind a call: lan
 int jit_make_function(struct jit_unit *u, const struct ptx_function *f, LLVMValueRef fn);
 uint32_t jit_local_bytes(const struct ptx_module *module, const struct ptx_function *f, bool *recursive);
 
-/* ---- vgpu_jit_llvm.c: passes, machine code; vgpu_jit_cache.c: kept on disk -----------------------------------------
- */
+/* ---- vgpu_jit_llvm.c: passes, machine code; vgpu_jit_cache.c: kept on disk ---- */
 int jit_llvm_init(char *err, size_t err_len);
 const char *jit_llvm_target(void); /* version, processor and features: a part of the cache's key */
 void jit_llvm_prepare(LLVMModuleRef m);

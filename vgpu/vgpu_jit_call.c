@@ -115,6 +115,19 @@ static void call_provided(struct jit_gen *g, const struct ptx_instr *i, const st
 }
 
 /* ---- device functions ---- */
+/* Local memory is for a number of calls deep; deeper ends the kernel as a device's stack overflow does. */
+static void check_depth(struct jit_gen *g, uint64_t more) {
+    LLVMBasicBlockRef bad = jit_block(g, "overflow"), on = jit_block(g, "");
+    LLVMValueRef top = LLVMBuildAdd(g->b, g->local_base, jit_scalar(g, 64, more), "");
+    LLVMValueRef over = LLVMBuildICmp(g->b, LLVMIntUGT, top, jit_field(g, JIT_F_LOCAL_STRIDE, 0), "");
+    LLVMBuildCondBr(g->b, over, bad, on);
+    LLVMPositionBuilderAtEnd(g->b, bad);
+    LLVMValueRef args[] = {g->frame, g->thread};
+    jit_host_call(g, offsetof(struct vgpu_host, trap), LLVMVoidTypeInContext(g->u->context), args, 2);
+    LLVMBuildBr(g->b, on);
+    LLVMPositionBuilderAtEnd(g->b, on);
+}
+
 static void call_function(struct jit_gen *g, const struct ptx_instr *i, int32_t number, int first, LLVMValueRef mask,
                           LLVMValueRef gone) {
     const struct ptx_function *f = &g->u->module->functions[number];
@@ -128,6 +141,7 @@ static void call_function(struct jit_gen *g, const struct ptx_instr *i, int32_t 
         args[n++] = g->thread;
     }
     uint64_t own = (g->f->local_bytes + 15) & ~UINT64_C(15);
+    if (g->u->recursive) check_depth(g, own + f->local_bytes);
     args[n++] = LLVMBuildAdd(g->b, g->local_base, jit_scalar(g, 64, own), "");
     for (int32_t k = 0; k < f->params; k++) args[n++] = buffer(g, &i->src[first + k]);
     for (int32_t k = 0; k < f->returns; k++) args[n++] = buffer(g, &i->dst[k]);

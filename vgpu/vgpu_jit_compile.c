@@ -238,6 +238,7 @@ static int make_unit(struct jit_unit *u, const struct ptx_module *module, const 
                      bool aligned, char *err, size_t err_len) {
     *u = (struct jit_unit){
         .module = module, .entry = f, .error = err, .error_len = err_len, .lanes = lanes, .aligned = aligned};
+    jit_local_bytes(module, f, &u->recursive);
     u->context = LLVMContextCreate();
     u->builder = LLVMCreateBuilderInContext(u->context);
     int rc = make_module(u);

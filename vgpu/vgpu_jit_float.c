@@ -56,8 +56,7 @@ LLVMValueRef jit_saturate(struct jit_gen *g, LLVMValueRef v) {
     return jit_select(g, jit_ordered(g, LLVMRealOLT, v, one), v, one);
 }
 
-/* ---- rounding ------------------------------------------------------------------------------------------------------
- */
+/* ---- rounding ---- */
 LLVMValueRef jit_step(struct jit_gen *g, LLVMValueRef t, unsigned round, LLVMValueRef low, LLVMValueRef high) {
     unsigned bits = jit_bits(t);
     LLVMValueRef n = jit_to_int(g, t), one = jit_const(g, bits, 1), sign = sign_set(g, t);
@@ -192,8 +191,7 @@ static LLVMValueRef single_in_mode(struct jit_gen *g, unsigned op, LLVMValueRef 
     }
 }
 
-/* ---- operations -----------------------------------------------------------------------------------------------------
- */
+/* ---- operations ---- */
 /* a, unless b is further to the right (max) or left; -0 is below +0; a NaN loses, or wins with .NaN. */
 LLVMValueRef jit_min_max(struct jit_gen *g, const struct ptx_instr *i, LLVMValueRef a, LLVMValueRef b) {
     bool max = i->op == PTX_OP_MAX || (i->op != PTX_OP_MIN && i->sub == PTX_SUB_MAX);

@@ -22,8 +22,7 @@ static void take(uint64_t *set, int32_t i) {
     set[i / 64] &= ~(UINT64_C(1) << (i % 64));
 }
 
-/* ---- successors, without the edges to blocks that only leave ------------------------------------------------------
- */
+/* ---- successors, without the edges to blocks that only leave ---- */
 static bool only_leaves(const struct ptx_function *f, int32_t b) {
     const struct ptx_block *block = &f->blocks[b];
     if (block->end != block->first + 1) return false;
@@ -57,8 +56,7 @@ static int32_t joining(const struct jit_gen *g, int32_t b, const int32_t **list)
     return 1;
 }
 
-/* ---- postdominators: Cooper, Harvey and Kennedy's iteration, on the reversed graph ----------------------------------
- */
+/* ---- postdominators: Cooper, Harvey and Kennedy's iteration, on the reversed graph ---- */
 static int32_t meet_up(const struct jit_flow *w, const int32_t *number, int32_t a, int32_t b) {
     while (a != b) {
         if (a < 0 || b < 0) return -1;

@@ -121,8 +121,7 @@ static void packed(struct jit_gen *g, const struct ptx_instr *i) {
     jit_write(g, &i->dst[0], r);
 }
 
-/* ---- with carry -----------------------------------------------------------------------------------------------------
- */
+/* ---- with carry ---- */
 static void put_carry(struct jit_gen *g, LLVMValueRef c) {
     if (g->u->lanes > 1) {
         c = jit_splat(g, c);

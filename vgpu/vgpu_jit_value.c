@@ -111,8 +111,7 @@ LLVMValueRef jit_iota(struct jit_gen *g, unsigned bits, int64_t stride) {
     return LLVMConstVector(all, JIT_LANES);
 }
 
-/* ---- calls of LLVM's intrinsics -----------------------------------------------------------------------------------
- */
+/* ---- calls of LLVM's intrinsics ---- */
 LLVMValueRef jit_intrinsic(struct jit_gen *g, const char *name, LLVMTypeRef *overload, unsigned overloads,
                            LLVMValueRef *args, unsigned n) {
     unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
@@ -159,8 +158,7 @@ LLVMValueRef jit_resize(struct jit_gen *g, LLVMValueRef v, unsigned bits, bool i
     return is_signed ? LLVMBuildSExt(g->b, v, t, "") : LLVMBuildZExt(g->b, v, t, "");
 }
 
-/* ---- memory of the function itself ----------------------------------------------------------------------------------
- */
+/* ---- memory of the function itself ---- */
 LLVMValueRef jit_alloca(struct jit_gen *g, LLVMTypeRef t, const char *name) {
     LLVMBasicBlockRef here = LLVMGetInsertBlock(g->b);
     LLVMValueRef first = LLVMGetFirstInstruction(g->entry_block);
