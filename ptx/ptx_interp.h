@@ -4,7 +4,14 @@
  *
  * Addresses. A global or const address is a host address. A shared address (of ld.shared, or a mov of a shared symbol)
  * is an offset in the block's shared memory, a local one an offset in the thread's local memory; their generic
- * addresses are host addresses inside buffers of the interpreter. */
+ * addresses are host addresses inside buffers of the interpreter. A function's address is its number in the module,
+ * plus one (who fills variables with addresses of functions must do the same).
+ *
+ * What PTX leaves open: a quotient by zero has all bits set, a remainder by zero is the dividend; a lane shuffled from
+ * that takes no part gives its reader's own value; shared memory begins with bytes 0xa5, registers and local memory
+ * with zeros; clocks count the instructions of the launch; NaN results are the canonical ones. Approximate functions
+ * are within one unit in the last place, and no operand of an atomic is flushed. Not there: 128-bit values, cvt.rs,
+ * clusters. */
 #ifndef ACCT_PTX_INTERP_H
 #define ACCT_PTX_INTERP_H
 
