@@ -126,16 +126,21 @@ static bool run_release_barrier(const struct vgpu_frame *frame, uint32_t id) {
     return true;
 }
 
-static void run_warps(struct vgpu_frame *frame, vgpu_warp_fn *fn) {
+/* Apart: getcontext may return twice, as setjmp. */
+static __attribute__((noinline)) void run_make(uint32_t w) {
+    getcontext(&run_s.warp[w]);
+    run_s.warp[w].uc_stack.ss_sp = run_s.stack[w];
+    run_s.warp[w].uc_stack.ss_size = RUN_STACK;
+    run_s.warp[w].uc_link = NULL;
+    makecontext(&run_s.warp[w], run_entry, 0);
+}
+
+static __attribute__((noinline)) void run_warps(struct vgpu_frame *frame, vgpu_warp_fn *fn) {
     run_s.fn = fn, run_s.frame = frame;
     for (uint32_t w = 0; w < frame->warps; w++) {
         run_s.done[w] = run_s.waits[w] = false;
         if (!run_s.stack[w]) run_s.stack[w] = malloc(RUN_STACK);
-        getcontext(&run_s.warp[w]);
-        run_s.warp[w].uc_stack.ss_sp = run_s.stack[w];
-        run_s.warp[w].uc_stack.ss_size = RUN_STACK;
-        run_s.warp[w].uc_link = NULL;
-        makecontext(&run_s.warp[w], run_entry, 0);
+        run_make(w);
     }
     memset(run_s.votes, 0, sizeof run_s.votes);
     memset(run_s.arrived, 0, sizeof run_s.arrived);
