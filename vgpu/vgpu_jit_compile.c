@@ -146,6 +146,7 @@ struct loaded {
     struct loaded *next;
     struct jit_hash key;
     void *address;
+    struct jit_other *other; /* belongs to the code; NULL: it has none */
 };
 static struct loaded *all_loaded;
 static pthread_mutex_t loaded_lock = PTHREAD_MUTEX_INITIALIZER; /* of the list, and while an object is loaded */
@@ -170,8 +171,8 @@ static int load_once(struct jit_unit *u, const struct jit_hash *key, const void 
         if (l) rc = jit_llvm_load(object, bytes, symbols, at, u->slot ? 2 : 1, u->error, u->error_len);
         if (!l) snprintf(u->error, u->error_len, "no memory"), rc = -1;
         if (!rc) {
+            *l = (struct loaded){all_loaded, *key, *address = at[0], u->other};
             if (at[1]) fill_slot(u, at[1]); /* before anyone else finds it */
-            *l = (struct loaded){all_loaded, *key, *address = at[0]};
             all_loaded = l;
         } else
             free(l);

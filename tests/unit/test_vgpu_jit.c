@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
@@ -211,6 +212,31 @@ static void cached(void **state) {
     assert_true(count_in_child().compile_ms == 0);
 }
 
+/* Threads that ask for one kernel at once get the same code. */
+static void *compile_count(void *module) {
+    const struct ptx_module *m = module;
+    struct vgpu_code code = {0};
+    char err[256];
+    return vgpu_jit(m, &m->functions[0], &code, err, sizeof err) ? NULL : (void *)(uintptr_t)code.block;
+}
+
+static void threads(void **state) {
+    (void)state;
+    enum { N = 6 };
+    struct ptx_module *m;
+    struct ptx_error e;
+    pthread_t thread[N];
+    void *code[N];
+    char text[sizeof COUNT];
+    memcpy(text, COUNT, sizeof COUNT);
+    strstr(text, ", 7;")[2] = '9'; /* one that is not in the cache yet */
+    assert_int_equal(ptx_parse(text, sizeof text, &m, &e), 0);
+    for (int k = 0; k < N; k++) assert_int_equal(pthread_create(&thread[k], NULL, compile_count, m), 0);
+    for (int k = 0; k < N; k++) assert_int_equal(pthread_join(thread[k], &code[k]), 0);
+    for (int k = 0; k < N; k++) assert_true(code[k] && code[k] == code[0]);
+    ptx_free(m);
+}
+
 /* An index that wraps within a row must not become a short loop. */
 static void wrapping_index(void **state) {
     (void)state;
@@ -258,6 +284,7 @@ static int end(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(optimised), cmocka_unit_test(debugging),
-                                       cmocka_unit_test(cached), cmocka_unit_test(wrapping_index)};
+                                       cmocka_unit_test(cached), cmocka_unit_test(threads),
+                                       cmocka_unit_test(wrapping_index)};
     return cmocka_run_group_tests(tests, begin, end);
 }
