@@ -125,12 +125,20 @@ void jit_llvm_prepare(LLVMModuleRef m) {
     LLVMDisposeTargetMachine(t);
 }
 
+/* A jump table holds distances of 32 bits, and its section may be mapped further from the code than that. */
+static void no_jump_tables(LLVMModuleRef m) {
+    LLVMAttributeRef off = LLVMCreateStringAttribute(LLVMGetModuleContext(m), "no-jump-tables", 14, "true", 4);
+    for (LLVMValueRef f = LLVMGetFirstFunction(m); f; f = LLVMGetNextFunction(f))
+        LLVMAddAttributeAtIndex(f, LLVMAttributeFunctionIndex, off);
+}
+
 int jit_llvm_compile(LLVMModuleRef m, void **object, size_t *bytes, char *err, size_t err_len) {
     LLVMTargetMachineRef t = machine();
     LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
     LLVMMemoryBufferRef buffer = NULL;
     char *message = NULL;
     int rc = -1;
+    no_jump_tables(m);
     LLVMPassBuilderOptionsSetLoopVectorization(options, true);
     LLVMPassBuilderOptionsSetSLPVectorization(options, true);
     LLVMErrorRef e = LLVMRunPasses(m, "default<O3>", t, options);
