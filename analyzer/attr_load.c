@@ -164,7 +164,7 @@ static int write_buffer(struct loader *l, const struct row *w, const struct row_
     sqlite3_bind_int64(l->insert, 1, w->op);
     sqlite3_bind_text(l->insert, 2, rows_slot_text(l->r, o->slot, number), -1, SQLITE_TRANSIENT);
     sql_bind(l->insert, 3, block < 0 ? ACCT_NULL_I64 : l->t->block[block].alloc);
-    sqlite3_bind_int64(l->insert, 4, (int64_t)o->address);
+    sql_bind(l->insert, 4, o->address ? (int64_t)o->address : ACCT_NULL_I64);
     sql_bind(l->insert, 5, o->bytes < 0 ? ACCT_NULL_I64 : o->bytes);
     sqlite3_bind_text(l->insert, 6, modes[o->mode], -1, SQLITE_STATIC);
     return sql_insert(l->db, l->insert, l->err, l->err_len);
@@ -194,6 +194,7 @@ static int take_operand(struct loader *l, int32_t event, const struct row *w, co
         o = &inside;
     }
     if (!o->kept && write_buffer(l, w, o, b)) return -1;
+    if (!o->address && o->mode == AT_MAYBE) t->event[event].beyond = 1;
     if (!is_device(l, b)) return 0;
     const struct at_event *e = &t->event[event];
     if ((e->kind == AT_H2D && o->mode == AT_R) || (e->kind == AT_D2H && o->mode == AT_W))
@@ -201,8 +202,13 @@ static int take_operand(struct loader *l, int32_t event, const struct row *w, co
     POOL_ROOM(t->pool, t->buffer, t->buffers, l->buffer_room);
     int64_t offset = (int64_t)(o->address - (uint64_t)t->block[b].address), bytes = o->bytes;
     if (bytes > t->block[b].bytes - offset) bytes = t->block[b].bytes - offset;
-    t->buffer[t->buffers++] = (struct at_buffer){
-        .offset = offset, .bytes = bytes, .block = b, .event = event, .slot = o->slot, .mode = o->mode};
+    t->buffer[t->buffers++] = (struct at_buffer){.offset = offset,
+                                                 .bytes = bytes,
+                                                 .block = b,
+                                                 .event = event,
+                                                 .slot = o->slot,
+                                                 .mode = o->mode,
+                                                 .partial = o->partial};
     return 0;
 }
 

@@ -73,6 +73,7 @@ struct at_event {
     int32_t cost;                           /* in at_trace.cost; -1 */
     int32_t block;                          /* allocations and releases: which */
     int8_t kind, phase;
+    int8_t beyond;         /* writes, perhaps, where nobody knows: through a pointer that lies in memory */
     int8_t axis_a, axis_b; /* contracted axis of the stored operands */
 };
 
@@ -83,6 +84,7 @@ struct at_buffer {
     int32_t event;
     int16_t slot;
     int8_t mode;
+    uint8_t partial; /* a write that may leave bytes as they were */
 };
 
 struct at_block {

@@ -307,9 +307,11 @@ static void read_workspace(struct rows *r, struct row *row, sqlite3_stmt *st, st
                                          .kept = 1});
 }
 
-/* A pointer of its own is slot "2"; one inside a struct "2+16"; a further piece of what it reaches "2/1". */
+/* A pointer of its own is slot "2"; one inside a struct "2+16"; a further piece of what it reaches "2/1"; what
+ * lies behind pointers in memory "*". */
 static int16_t launch_slot(struct rows *r, const struct launch_buffer *b) {
     char text[64];
+    if (b->param < 0) return slot_named(r, "*");
     if (!b->offset && !b->piece) return (int16_t)(b->param & 0x7fff);
     int n = snprintf(text, sizeof text, "%d", b->param);
     if (b->offset) n += snprintf(text + n, sizeof text - (size_t)n, "+%d", b->offset);
@@ -335,6 +337,7 @@ static void read_launch(struct rows *r, struct row *row, sqlite3_stmt *st, struc
                                          .bytes = b[i].bytes,
                                          .slot = launch_slot(r, &b[i]),
                                          .mode = (int8_t)b[i].mode,
+                                         .partial = (uint8_t)b[i].partial,
                                          .maybe = (uint8_t)b[i].maybe});
 }
 

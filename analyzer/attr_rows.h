@@ -32,8 +32,9 @@ struct row_operand {
     int32_t next;
     int16_t slot;
     int8_t mode;
-    uint8_t kept;  /* is in op_buffer already */
-    uint8_t maybe; /* an operand only if it lies in a block */
+    uint8_t partial; /* a write that may leave bytes as they were */
+    uint8_t kept;    /* is in op_buffer already */
+    uint8_t maybe;   /* an operand only if it lies in a block */
 };
 
 struct row_alloc {

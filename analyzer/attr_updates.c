@@ -88,6 +88,18 @@ static int update_overwritten(struct at_trace *t, int32_t e, const struct sizes 
     return n;
 }
 
+/* The kernel reads `master`, and with it a value of its size that was made after the last update of the master: that is
+ * the next forward pass at work (a layernorm over one row), not the update. */
+static int works_on_newer(const struct at_trace *t, const struct at_access *master) {
+    if (master->mode != AT_R) return 0;
+    AT_EACH_ACCESS(t, master->event, a) {
+        if (a->mode != AT_R || at_is_carried(t, a->range, a->event)) continue;
+        int32_t birth = t->value[a->value].birth;
+        if (birth > master->writer && at_same_count(at_access_bytes(t, a), at_access_bytes(t, master))) return 1;
+    }
+    return 0;
+}
+
 /* A plain copy of a master into its weights (Scopy, cudaMemcpy) is a kernel of the optimizer for all rules that follow.
  */
 static void find_master_updates(struct at_trace *t) {
@@ -97,7 +109,8 @@ static void find_master_updates(struct at_trace *t) {
         if (ev->kind != AT_KERNEL && ev->kind != AT_D2D) continue;
         masters.n = 0;
         AT_EACH_ACCESS(t, e, a)
-        if (at_is_carried(t, a->range, e) && at_map_has(&t->modified, at_pair(t->run[e], a->range)))
+        if (at_is_carried(t, a->range, e) && at_map_has(&t->modified, at_pair(t->run[e], a->range)) &&
+            !works_on_newer(t, a))
             sizes_add(t->pool, &masters, at_access_bytes(t, a));
         if (masters.n && update_overwritten(t, e, &masters)) ev->kind = AT_KERNEL;
     }

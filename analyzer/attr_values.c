@@ -34,14 +34,25 @@ static void note_use(const struct at_trace *t, struct at_value *v, const struct 
     v->gemm_result |= slot == AT_SLOT_C;
 }
 
+/* A kernel that may leave some bytes as they were, in a value that nobody has read since another function made it,
+ * works on that value: nothing is written in vain. A pass that comes again without a reader (evaluation) is no such
+ * case. */
+static int works_on(const struct at_trace *t, const struct at_access *a, int32_t writer, int unread) {
+    if (a->mode != AT_W || !t->buffer[a->buffer].partial || !unread || writer < 0) return 0;
+    const struct at_event *e = &t->event[a->event], *w = &t->event[writer];
+    return w->kind != AT_MEMSET && w->name != e->name;
+}
+
 /* A pure write begins a value, unless the same op has just touched the range in another role. */
 static void values_of_range(struct at_trace *t, int32_t r, int32_t *room) {
     struct at_range *range = &t->range[r];
     int32_t last_event = -1, writer = -1, before = -1;
+    int unread = 0;
     range->value0 = t->values;
     for (int32_t i = range->touch0; i < range->touch0 + range->touches; i++) {
         struct at_access *a = &t->access[t->touch[i]];
         if (a->event != last_event) before = writer;
+        if (a->event != last_event && works_on(t, a, writer, unread)) a->mode = AT_RW;
         if (i == range->touch0 || (a->mode == AT_W && a->event != last_event)) {
             POOL_ROOM(t->pool, t->value, t->values, *room);
             t->value[t->values++] = (struct at_value){.range = r,
@@ -57,6 +68,7 @@ static void values_of_range(struct at_trace *t, int32_t r, int32_t *room) {
         a->value = t->values - 1;
         a->writer = before;
         note_use(t, v, a);
+        unread = at_writes(a->mode) || (unread && a->event == writer);
         if (at_writes(a->mode)) writer = a->event;
         last_event = a->event;
     }

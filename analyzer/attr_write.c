@@ -282,12 +282,21 @@ static int looks_trained(const struct at_trace *t) {
     return 0;
 }
 
+/* Once training has begun, kernels write through pointers that lie in memory: which accesses are missing, nobody knows.
+ */
+static int writes_beyond(const struct at_trace *t) {
+    for (int32_t e = t->first_gemm; e < t->events; e++)
+        if (t->event[e].beyond) return 1;
+    return 0;
+}
+
 /* What a class is worth in this trace, whatever the rule. */
 static double trust(const struct at_trace *t) {
     int32_t with_grad = 0;
     for (int32_t k = 0; k < t->clusters; k++) with_grad += t->cluster[k].uses_grad;
     double f = t->steps == 1 || t->step_ends == 1 ? 0.7 : t->steps == 2 ? 0.9 : 1;
     if (looks_trained(t)) f = 0.5;
+    if (writes_beyond(t)) f *= 0.4;
     return t->clusters && 2 * with_grad < t->clusters ? f * 0.5 : f;
 }
 

@@ -146,6 +146,7 @@ static void add_access(struct launch_sets *s, const struct launch_kernel *k, con
                               .offset = (int)(a->offset - k->params[a->param].offset)};
     if (!b.pointer || !b.mode) return;
     b.address = b.pointer;
+    b.partial = b.mode == LAUNCH_W && !a->dense;
     if (!a->extent_known)
         add(s, b);
     else if (b.mode == LAUNCH_RW)
@@ -182,6 +183,10 @@ int launch_sets_of(struct launch_sets *s, const struct launch_call *call, const 
         const struct result *r = k->entry ? result_of(s, k, call) : NULL;
         for (int i = 0; r && i < r->sets.slots; i++) add_access(s, k, call, &r->sets.slot[i]);
         if (!r || r->sets.unknown) add_words(s, k, call);
+        if (r && r->sets.unknown)
+            add(s, (struct launch_buffer){.bytes = LAUNCH_UNKNOWN_BYTES,
+                                          .mode = r->sets.unknown_writes ? LAUNCH_EITHER : LAUNCH_R,
+                                          .param = -1});
     }
     *out = s->out;
     *n = s->n;

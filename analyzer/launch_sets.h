@@ -18,9 +18,10 @@ struct launch_buffer {
     uint64_t address; /* first byte touched; the pointer where the extent is not known */
     int64_t bytes;    /* LAUNCH_UNKNOWN_BYTES */
     int mode;         /* enum launch_mode */
-    int param;        /* number of the parameter */
+    int param;        /* number of the parameter; -1: memory behind pointers that lie in memory, with no address */
     int offset;       /* of the pointer in the parameter; 0 for a plain one */
     int piece;        /* 0; a pointer through which parts are only read and others written has a piece for each */
+    int partial;      /* 1, of mode LAUNCH_W: what was there may remain between the bytes that are written */
     int maybe;        /* 1: perhaps no pointer at all: only if an allocation lies there */
 };
 

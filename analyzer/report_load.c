@@ -243,6 +243,31 @@ static void note_losses(struct report *r) {
                     (long long)r->failed);
 }
 
+/* Kernels that follow pointers which lie in memory: lists of tensors, of which a launch tells only where the list is.
+ */
+static int note_beyond(struct report *r, char *err, size_t err_len) {
+    sqlite3_stmt *st = report_prepare(r,
+                                      "SELECT count(*), min(" REPORT_FUNCTION_NAME
+                                      "), count(DISTINCT l.kernel) FROM op_buffer b JOIN op ON op.id = "
+                                      "b.op " REPORT_FUNCTION_JOIN " WHERE b.slot = '*' AND b.mode = '?'",
+                                      err, err_len);
+    int rc;
+    if (!st) return -1;
+    if ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        const char *name = (const char *)sqlite3_column_text(st, 1);
+        int length = name ? (int)strcspn(name, "(") : 0;
+        if (sqlite3_column_int64(st, 0))
+            report_note(
+                r,
+                "%lld launch(es) (%.*s%s) write through pointers that lie in memory: what they touch is not known, "
+                "steps and classes may be wrong.",
+                (long long)sqlite3_column_int64(st, 0), length < 60 ? length : 60, name ? name : "",
+                sqlite3_column_int64(st, 2) > 1 ? ", …" : "");
+        rc = sqlite3_step(st);
+    }
+    return report_rows_end(r, st, rc, err, err_len);
+}
+
 static void note_limits(struct report *r) {
     int64_t cut = 0;
     for (int64_t i = 0; i < r->n_steps; i++) cut += !r->steps[i].complete;
@@ -285,7 +310,7 @@ int report_load(struct report *r, const struct report_options *options, char *er
     if (load_program(r, err, err_len) || load_device(r, options, err, err_len) || load_totals(r, err, err_len) ||
         load_steps(r, err, err_len) || load_phases(r, err, err_len) || report_load_times(r, err, err_len) ||
         report_load_memory(r, err, err_len) || report_load_flops(r, err, err_len) ||
-        report_load_parameters(r, err, err_len))
+        report_load_parameters(r, err, err_len) || note_beyond(r, err, err_len))
         return -1;
     report_compute_rates(r);
     note_losses(r);

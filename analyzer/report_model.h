@@ -106,6 +106,7 @@ struct report {
     int on_device;             /* 1: steps' times are the device's */
     int64_t busy_ns;           /* sum of all its activities; 0: none */
     double counted_time_share; /* of busy_ns, in ops whose FLOPs are known; NaN */
+    int64_t launches_untimed;  /* kernel launches without a device time */
     int64_t times_dropped;     /* activity records that CUPTI dropped */
     /* over the steps that count: complete ones, the first left out if there are others */
     struct report_spread step_ns, step_gemm, rate, mfu, hfu, by_convention[REPORT_CONVENTIONS];

@@ -44,7 +44,8 @@ static void choose_clock(struct report *r) {
 static int load_functions(struct report *r, char *err, size_t err_len) {
     sqlite3_stmt *st =
         report_prepare(r,
-                       "SELECT " REPORT_FUNCTION_NAME ", count(*), sum(t.busy_ns), count(t.op) FROM op "
+                       "SELECT " REPORT_FUNCTION_NAME ", count(*), sum(t.busy_ns), count(t.op), "
+                       "sum(op.kind = 'launch' AND t.op IS NULL) FROM op "
                        "LEFT JOIN op_time t ON t.op = op.id " REPORT_FUNCTION_JOIN
                        " WHERE op.status = 0 AND op.kind IN ('launch', 'gemm', 'blas', 'copy', 'memset') "
                        "GROUP BY 1 ORDER BY 3 DESC, 2 DESC, 1",
@@ -55,6 +56,7 @@ static int load_functions(struct report *r, char *err, size_t err_len) {
         r->functions = report_grow(r->functions, r->n_functions, sizeof *r->functions);
         r->functions[r->n_functions++] = (struct report_function){
             report_column_text(st, 0), sqlite3_column_int64(st, 1), report_column(st, 2), sqlite3_column_int64(st, 3)};
+        r->launches_untimed += sqlite3_column_int64(st, 4);
     }
     return report_rows_end(r, st, rc, err, err_len);
 }
@@ -90,6 +92,12 @@ static void note_times(struct report *r) {
             why ? why : "no record of it in this trace");
     else if (why)
         report_note(r, "CUPTI: %s.", why);
+    if (r->busy_ns && r->launches_untimed)
+        report_note(
+            r,
+            "%lld kernel launch(es) have no device time (dropped, or the program ended before their records came): "
+            "times by function are lower bounds.",
+            (long long)r->launches_untimed);
     free(why);
 }
 

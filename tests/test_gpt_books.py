@@ -92,6 +92,12 @@ def test_books_of_other_choices(tmp_path, options):
     check(tmp_path, f'{SIZES[2]} {options}')
 
 
+@pytest.mark.parametrize('rows', ['--seq 1 --batch 1', '--seq 1 --batch 2', '--seq 2 --batch 2'])
+def test_books_of_few_rows(tmp_path, rows):
+    """Activations of the size of the layernorms' weights."""
+    check(tmp_path, f'--layers 1 --dim 32 --heads 1 {rows}')
+
+
 def test_adamw_by_hand(tmp_path):
     """Parameters counted from the model; gradients as many, two states each."""
     L, C, T, V = 3, 64, 24, 256

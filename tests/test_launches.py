@@ -128,3 +128,90 @@ def test_times_find_their_op_by_correlation(tmp_path):
     rows = db.execute('SELECT op, start_ns, end_ns, busy_ns, activities FROM op_time ORDER BY op').fetchall()
     assert rows == [(i + 1, 5000, 5400, 400, 1), (j + 1, 6000, 6700, 500, 2)]
     assert n + 1 not in [r[0] for r in rows]
+
+
+LISTS = 'extern "C" __global__ void add_to_all(float **list, int n, int count) { for (int k = 0; k < count; k++) if (threadIdx.x < n) list[k][threadIdx.x] += 1; }'
+
+
+def test_memory_behind_pointers_in_memory_is_said_to_be_unknown(tmp_path, nvcc):
+    t = maker(tmp_path)
+    k = t.kernel('add_to_all', [[0, 8], [8, 4], [12, 4]], nvcc(LISTS))
+    i = t.launch_kernel(k, struct.pack('<Qii', A, 20, 2))
+    db = analysed(t)
+    assert buffers(db, i) == {'0': (A, 16, 'r'), '*': (None, None, '?')}        # the list itself; what it lists
+    said = run(ACCT, 'report', t.path)
+    assert '1 launch(es) (add_to_all) write through pointers that lie in memory' in said.stdout, said.stderr
+
+
+TRAINING = """
+extern "C" __global__ void relu(float *x, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] = fmaxf(x[i], 0.0f); }
+extern "C" __global__ void relu_backward(float *dx, const float *y, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n && !(y[i] > 0)) dx[i] = 0; }
+extern "C" __global__ void square_loss(float *dy, const float *y, const float *target, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) dy[i] = 2 * (y[i] - target[i]) / n; }
+extern "C" __global__ void sgd(float *w, const float *g, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) w[i] -= 0.1f * g[i]; }
+extern "C" __global__ void add_to_all(float **list, int n, int count) { for (int k = 0; k < count; k++) if (threadIdx.x < n) list[k][threadIdx.x] += 1; }
+"""
+
+
+def two_layers(tmp_path, nvcc, lists=False):
+    """h = relu(x·W1), in place; y = h·W2; the square loss; relu's gradient in place. Row-major (B, D) as cuBLAS sees it: (D, B).
+    The trace, and the class of each buffer as the program knows it."""
+    B, D, H, steps = 32, 48, 64, 4
+    sizes = {'w1': D * H, 'w2': H * D, 'g1': D * H, 'g2': H * D, 'x': B * D, 'target': B * D, 'h': B * H, 'y': B * D, 'dy': B * D, 'dh': B * H}
+    classes = dict(w1='param', w2='param', g1='grad', g2='grad', x='input', target='input', h='activation', y='activation',
+                   dy='activation_grad', dh='activation_grad')
+    t = Maker(str(tmp_path / 't.db'))
+    at = {name: 0x7F0000000000 + (n << 20) for n, name in enumerate(sizes)}
+    for name, n in sizes.items():
+        t.alloc(at[name], 4 * n)
+    ptx = nvcc(TRAINING)
+    three = t.kernel('square_loss', [[0, 8], [8, 8], [16, 8], [24, 4]], ptx)
+    relu = t.kernel('relu', [[0, 8], [8, 4]], ptx)
+    back = t.kernel('relu_backward', [[0, 8], [8, 8], [16, 4]], ptx)
+    sgd = t.kernel('sgd', [[0, 8], [8, 8], [16, 4]], ptx)
+    every = t.kernel('add_to_all', [[0, 8], [8, 4], [12, 4]], ptx)
+    grid = lambda n: ((n + 255) // 256, 1, 1)
+    launch = lambda k, n, *names: t.launch_kernel(k, struct.pack(f'<{len(names)}Qi', *(at[x] for x in names), n), grid(n), (256, 1, 1))
+    for name in ('w1', 'w2'):
+        t.copy('h2d', at[name], 0, 4 * sizes[name])
+    for _ in range(steps):
+        for name in ('x', 'target'):
+            t.copy('h2d', at[name], 0, 4 * sizes[name])
+        t.gemm(m=H, n=B, k=D, a=at['w1'], b=at['x'], c=at['h'], lda=H, ldb=D, ldc=H)
+        launch(relu, B * H, 'h')
+        t.gemm(m=D, n=B, k=H, a=at['w2'], b=at['h'], c=at['y'], lda=D, ldb=H, ldc=D)
+        launch(three, B * D, 'dy', 'y', 'target')
+        t.gemm(m=H, n=B, k=D, a=at['w2'], b=at['dy'], c=at['dh'], lda=D, ldb=D, ldc=H, trans_a='T')
+        t.gemm(m=D, n=H, k=B, a=at['dy'], b=at['h'], c=at['g2'], lda=D, ldb=H, ldc=D, trans_b='T')
+        launch(back, B * H, 'dh', 'h')
+        t.gemm(m=H, n=D, k=B, a=at['dh'], b=at['x'], c=at['g1'], lda=H, ldb=D, ldc=H, trans_b='T')
+        launch(sgd, D * H, 'w1', 'g1')
+        launch(sgd, D * H, 'w2', 'g2')
+        if lists:
+            t.launch_kernel(every, struct.pack('<Qii', at['x'], 1, 1))
+    return t, [classes[name] for name in sizes]
+
+
+def test_a_kernel_that_writes_where_data_says_works_on_what_is_there(tmp_path, nvcc):
+    """relu's gradient in place: only where the input was not positive. The rest stays, so the product before is not in vain."""
+    t, classes = two_layers(tmp_path, nvcc)
+    db = analysed(t)
+    assert [c for c, in db.execute('SELECT class FROM alloc_class ORDER BY alloc')] == classes
+    assert [r[0] for r in db.execute('SELECT name FROM phase ORDER BY step, first_op')] == ['forward', 'backward', 'optimizer'] * 4
+
+
+def test_classes_are_less_sure_where_kernels_write_nobody_knows_where(tmp_path, nvcc):
+    (tmp_path / 'a').mkdir(), (tmp_path / 'b').mkdir()
+    sure, unsure = (analysed(two_layers(tmp_path / f, nvcc, lists)[0]).execute('SELECT min(confidence), max(confidence) FROM alloc_class').fetchone()
+                    for f, lists in (('a', False), ('b', True)))
+    assert sure[0] >= 0.9 and unsure[1] <= 0.4
+
+
+def test_launches_without_a_time_are_counted(tmp_path):
+    t = maker(tmp_path)
+    k = t.kernel('saxpy', SAXPY_PARAMS)
+    t.launch_kernel(k, struct.pack('<ifQQ', 32, 1.0, A, B), external=1 << 40)
+    t.launch_kernel(k, struct.pack('<ifQQ', 32, 1.0, A, B), external=(1 << 40) + 1)
+    t.correlation(11, 1 << 40)
+    t.activity(11, 5000, 5400)
+    analysed(t)
+    assert '1 kernel launch(es) have no device time' in run(ACCT, 'report', t.path).stdout
