@@ -72,10 +72,6 @@ static void run_block(struct vgpu_frame *frame, const struct vgpu_code *code) {
 /* ---- the kernels ---- */
 static const struct vgpu_host calls = {.barrier = barrier};
 
-struct args {
-    float *b[4];
-    int n;
-};
 struct arguments {
     unsigned char bytes[128];
     size_t used;
@@ -118,6 +114,8 @@ static const struct kernel {
     double goal;
 } kernels[] = {{"saxpy", 2, 1, false, 3}, {"residual", 3, 0, false, 3},  {"adamw", 4, 7, false, 3},
                {"gelu", 2, 0, false, 3},  {"layernorm", 4, 0, true, 15}, {"softmax", 2, 0, true, 15}};
+
+enum { KERNELS = sizeof kernels / sizeof *kernels };
 
 static void pack(struct arguments *a, const struct kernel *k, float **b) {
     static const float factor = 1e-3f;
@@ -219,6 +217,7 @@ static int open_module(const char *self) {
 int main(int argc, char **argv) {
     (void)argc;
     char cache[] = "/tmp/bench-jit-XXXXXX", command[64];
+    double ratio[KERNELS] = {0};
     int bad = 0;
     if (getenv("BENCH_SHORT")) elements = 1 << 17, rounds = 7;
     if (open_module(argv[0]) || !mkdtemp(cache)) return 1;
@@ -229,7 +228,7 @@ int main(int argc, char **argv) {
     }
     printf("%d elements, ns each, one core\n%-10s %8s %8s %7s %6s %11s\n", elements, "kernel", "compiled", "C loop",
            "ratio", "goal", "compile, ms");
-    for (int k = 0; k < (int)(sizeof kernels / sizeof *kernels); k++) {
+    for (int k = 0; k < KERNELS; k++) {
         double ns, loop_ns, ms;
         if (compare(k, &ns, &loop_ns, &ms)) {
             bad = 1;
@@ -237,9 +236,12 @@ int main(int argc, char **argv) {
         }
         printf("%-10s %8.3f %8.3f %7.2f %6.0f %11.1f\n", kernels[k].name, ns, loop_ns, ns / loop_ns, kernels[k].goal,
                ms);
-        printf("%s, compiled to C loop: ratio %.2f, goal below %.0f%s\n", kernels[k].name, ns / loop_ns,
-               kernels[k].goal, ns / loop_ns < kernels[k].goal ? "" : ": MISSED");
+        ratio[k] = ns / loop_ns;
     }
+    for (int k = 0; k < KERNELS; k++)
+        if (ratio[k] > 0)
+            printf("%s, compiled to C loop: ratio %.2f, goal below %.0f%s\n", kernels[k].name, ratio[k],
+                   kernels[k].goal, ratio[k] < kernels[k].goal ? "" : ": MISSED");
     interpreter();
     snprintf(command, sizeof command, "rm -rf %s", cache);
     return bad | (system(command) != 0);
