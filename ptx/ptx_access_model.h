@@ -13,7 +13,7 @@ enum {
     ACCESS_MAX_FRAMES = 400, /* call sites followed */
     ACCESS_MAX_PASSES = 40,
     ACCESS_MAX_STEPS = 2000000, /* instructions evaluated, all passes together */
-    ACCESS_MAX_WORK = 4000000,  /* steps of bounds */
+    ACCESS_MAX_WORK = 500000,   /* steps of bounds */
     ACCESS_MAX_SET = 512        /* pointers that one register may hold */
 };
 
