@@ -100,6 +100,14 @@ static int works_on_newer(const struct at_trace *t, const struct at_access *mast
     return 0;
 }
 
+/* The kernel reads rows of `master` that a list from the host names: an embedding at work. */
+static int gathers(const struct at_trace *t, const struct at_access *master) {
+    if (master->mode != AT_R || t->buffer[master->buffer].bytes >= 0) return 0;
+    AT_EACH_ACCESS(t, master->event, a)
+    if (a->mode == AT_R && t->value[a->value].only_host_writes && at_access_bytes(t, a) > 8) return 1;
+    return 0;
+}
+
 /* A plain copy of a master into its weights (Scopy, cudaMemcpy) is a kernel of the optimizer for all rules that follow.
  */
 static void find_master_updates(struct at_trace *t) {
@@ -110,7 +118,7 @@ static void find_master_updates(struct at_trace *t) {
         masters.n = 0;
         AT_EACH_ACCESS(t, e, a)
         if (at_is_carried(t, a->range, e) && at_map_has(&t->modified, at_pair(t->run[e], a->range)) &&
-            !works_on_newer(t, a))
+            !works_on_newer(t, a) && !gathers(t, a))
             sizes_add(t->pool, &masters, at_access_bytes(t, a));
         if (masters.n && update_overwritten(t, e, &masters)) ev->kind = AT_KERNEL;
     }

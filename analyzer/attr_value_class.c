@@ -69,8 +69,16 @@ static int is_shared_addend(const struct at_trace *t, const struct at_value *v) 
     return 0;
 }
 
+/* An addition reads the addend, what it adds to, and scalars; a scatter or a product reads more. */
+static int reads_more(const struct at_trace *t, const struct at_access *from) {
+    AT_EACH_ACCESS(t, from->event, a)
+    if (a->mode == AT_R && a->buffer != from->buffer && at_access_bytes(t, a) > 8) return 1;
+    return 0;
+}
+
 static int adds_to_gradient(const struct at_trace *t, const struct at_access *from) {
     int64_t bytes = at_access_bytes(t, from);
+    if (reads_more(t, from)) return 0;
     AT_EACH_ACCESS(t, from->event, a)
     if (a->range != from->range && at_writes(a->mode) && t->value[a->value].grad &&
         at_same_count(at_access_bytes(t, a), bytes))

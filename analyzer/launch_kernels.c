@@ -4,6 +4,7 @@
 #include <string.h>
 #include "analyzer/launch_sets.h"
 #include "ptx/ptx_fatbin.h"
+#include "ptx/ptx_link.h"
 
 /* Of libstdc++, whose header is C++. */
 extern char *__cxa_demangle(const char *mangled, char *output, size_t *length, int *status);
@@ -70,36 +71,57 @@ char *launch_signature(const char *demangled, int count) {
 
 /* ---- modules ---- */
 
-static struct ptx_module *parse_payload(sqlite3_stmt *st) {
+/* The text of a module, malloc'ed; NULL: there is none, or it cannot be read. */
+static char *payload_text(sqlite3_stmt *st, size_t *bytes) {
     struct acct_fatbin_entry entry = {.kind = ACCT_FATBIN_PTX,
                                       .flags = (uint64_t)sqlite3_column_int64(st, 0),
                                       .uncompressed_bytes = (uint64_t)sqlite3_column_int64(st, 1),
                                       .payload = sqlite3_column_blob(st, 2),
                                       .payload_bytes = (uint64_t)sqlite3_column_bytes(st, 2)};
     char *text = NULL, why[256];
-    size_t bytes = 0;
+    if (!entry.payload || ptx_fatbin_text(&entry, &text, bytes, why, sizeof why)) return NULL;
+    return text;
+}
+
+static char *read_text(sqlite3 *db, int64_t hash, size_t *bytes) {
+    sqlite3_stmt *st;
+    char *text = NULL;
+    if (sqlite3_prepare_v2(db, "SELECT flags, uncompressed_bytes, payload FROM ptx WHERE hash = ?", -1, &st, NULL))
+        return NULL;
+    sqlite3_bind_int64(st, 1, hash);
+    if (sqlite3_step(st) == SQLITE_ROW) text = payload_text(st, bytes);
+    sqlite3_finalize(st);
+    return text;
+}
+
+static struct ptx_module *parse_text(char *text, size_t bytes) {
     struct ptx_module *module = NULL;
     struct ptx_error error;
-    if (!entry.payload || ptx_fatbin_text(&entry, &text, &bytes, why, sizeof why)) return NULL;
-    if (ptx_parse(text, bytes, &module, &error)) module = NULL;
+    if (text && ptx_parse(text, bytes, &module, &error)) module = NULL;
     free(text);
     return module;
 }
 
-static struct ptx_module *read_module(sqlite3 *db, int64_t hash) {
-    sqlite3_stmt *st;
-    struct ptx_module *module = NULL;
-    if (sqlite3_prepare_v2(db, "SELECT flags, uncompressed_bytes, payload FROM ptx WHERE hash = ?", -1, &st, NULL))
-        return NULL;
-    sqlite3_bind_int64(st, 1, hash);
-    if (sqlite3_step(st) == SQLITE_ROW) module = parse_payload(st);
-    sqlite3_finalize(st);
-    return module;
+/* Units that were compiled apart, as one: a kernel's calls lead from one into another. NULL: they cannot be linked. */
+static struct ptx_module *link_units(sqlite3 *db, const int64_t *hash, size_t count) {
+    char **text = calloc(count, sizeof *text), *linked = NULL, why[256];
+    size_t *bytes = calloc(count, sizeof *bytes), linked_bytes = 0;
+    int complete = text && bytes;
+    for (size_t i = 0; complete && i < count; i++) complete = (text[i] = read_text(db, hash[i], &bytes[i])) != NULL;
+    if (complete && ptx_link((const char *const *)text, bytes, count, &linked, &linked_bytes, why, sizeof why))
+        linked = NULL;
+    for (size_t i = 0; text && i < count; i++) free(text[i]);
+    free(text);
+    free(bytes);
+    return parse_text(linked, linked_bytes);
 }
 
-static const struct ptx_module *module_of(struct launch_kernels *k, int64_t hash, int *failed) {
+/* count = 1: a module; more: units linked together. */
+static const struct ptx_module *module_of(struct launch_kernels *k, const int64_t *hash, size_t count, int *failed) {
+    uint64_t key = (uint64_t)hash[0];
+    for (size_t i = 1; i < count; i++) key = (key ^ (uint64_t)hash[i]) * 1099511628211u + i;
     for (int i = 0; i < k->modules; i++)
-        if (k->module[i].hash == hash) return k->module[i].ptx;
+        if (k->module[i].key == key && k->module[i].units == count) return k->module[i].ptx;
     if (k->modules == k->module_room) {
         int room = k->module_room ? 2 * k->module_room : 16;
         struct launch_module *more = realloc(k->module, (size_t)room * sizeof *more);
@@ -107,28 +129,61 @@ static const struct ptx_module *module_of(struct launch_kernels *k, int64_t hash
         k->module = more;
         k->module_room = room;
     }
-    k->module[k->modules] = (struct launch_module){hash, read_module(k->db, hash)};
+    struct ptx_module *ptx = NULL;
+    size_t bytes = 0;
+    if (count > 1) {
+        ptx = link_units(k->db, hash, count);
+    } else {
+        char *text = read_text(k->db, hash[0], &bytes);
+        ptx = parse_text(text, bytes);
+    }
+    k->module[k->modules] = (struct launch_module){key, count, ptx};
     return k->module[k->modules++].ptx;
 }
 
 /* ---- kernels ---- */
 
-/* Which translation unit has the kernel? */
-static void find_entry(struct launch_kernels *k, struct launch_kernel *out, int64_t module, int64_t modules,
-                       int *failed) {
+/* The hashes of a kernel's translation units that have PTX, malloc'ed. */
+static int64_t *units_of(struct launch_kernels *k, int64_t module, int64_t modules, size_t *count, int *failed) {
     sqlite3_stmt *st;
+    int64_t *hash = NULL;
+    *count = 0;
     if (sqlite3_prepare_v2(
             k->db, "SELECT hash FROM module WHERE id >= ?1 AND id < ?1 + max(?2, 1) AND hash IS NOT NULL ORDER BY id",
             -1, &st, NULL))
-        return;
+        return NULL;
     sqlite3_bind_int64(st, 1, module);
     sqlite3_bind_int64(st, 2, modules);
-    while (!out->entry && !*failed && sqlite3_step(st) == SQLITE_ROW) {
-        out->module = module_of(k, sqlite3_column_int64(st, 0), failed);
-        const struct ptx_function *f = out->module && out->name ? ptx_function_find(out->module, out->name) : NULL;
-        if (f && f->entry && !f->declared_only && !f->error) out->entry = f;
+    while (sqlite3_step(st) == SQLITE_ROW) {
+        int64_t *more = realloc(hash, (*count + 1) * sizeof *hash);
+        if (!more) {
+            *failed = 1;
+            break;
+        }
+        hash = more;
+        hash[(*count)++] = sqlite3_column_int64(st, 0);
     }
     sqlite3_finalize(st);
+    return hash;
+}
+
+static int find_in(struct launch_kernels *k, struct launch_kernel *out, const int64_t *hash, size_t count,
+                   int *failed) {
+    out->module = module_of(k, hash, count, failed);
+    const struct ptx_function *f = out->module && out->name ? ptx_function_find(out->module, out->name) : NULL;
+    if (f && f->entry && !f->declared_only && !f->error) out->entry = f;
+    return out->entry != NULL;
+}
+
+/* In the units linked together; where that fails, in the one that has the kernel. */
+static void find_entry(struct launch_kernels *k, struct launch_kernel *out, int64_t module, int64_t modules,
+                       int *failed) {
+    size_t count;
+    int64_t *hash = units_of(k, module, modules, &count, failed);
+    if (count < 2 || !find_in(k, out, hash, count, failed))
+        for (size_t i = 0; i < count && !*failed; i++)
+            if (find_in(k, out, hash + i, 1, failed)) break;
+    free(hash);
 }
 
 static void read_params(struct launch_kernels *k, struct launch_kernel *out, const char *json) {

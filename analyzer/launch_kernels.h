@@ -24,7 +24,8 @@ struct launch_kernel {
 };
 
 struct launch_module {
-    int64_t hash;
+    uint64_t key;           /* of the texts' hashes */
+    size_t units;           /* linked together */
     struct ptx_module *ptx; /* NULL: cannot be read */
 };
 

@@ -257,12 +257,12 @@ static int note_beyond(struct report *r, char *err, size_t err_len) {
         const char *name = (const char *)sqlite3_column_text(st, 1);
         int length = name ? (int)strcspn(name, "(") : 0;
         if (sqlite3_column_int64(st, 0))
-            report_note(
-                r,
-                "%lld launch(es) (%.*s%s) write through pointers that lie in memory: what they touch is not known, "
-                "steps and classes may be wrong.",
-                (long long)sqlite3_column_int64(st, 0), length < 60 ? length : 60, name ? name : "",
-                sqlite3_column_int64(st, 2) > 1 ? ", …" : "");
+            report_note(r,
+                        "%lld launch(es) (%.*s%s) write to memory that cannot be told, such as through pointers that "
+                        "lie in memory: "
+                        "steps and classes may be wrong.",
+                        (long long)sqlite3_column_int64(st, 0), length < 60 ? length : 60, name ? name : "",
+                        sqlite3_column_int64(st, 2) > 1 ? ", …" : "");
         rc = sqlite3_step(st);
     }
     return report_rows_end(r, st, rc, err, err_len);
@@ -295,6 +295,14 @@ static void note_peak(struct report *r) {
             "peak unknown: '%s' is not in the table of devices, so there is no MFU; give its peak with --peak-tflops.",
             r->device_name);
     if (!r->device_name) report_note(r, "No device was recorded, so there is no peak.");
+    for (int f = 0; f < PEAK_FORMATS && some; f++) {
+        int used = 0;
+        for (int64_t i = 0; i < r->n_steps; i++)
+            used |= r->steps[i].flops.by_format[f] > 0 || r->steps[i].flops.recompute_by_format[f] > 0;
+        if (used && !(r->peak[f] > 0))
+            report_note(r, "MFU unknown: products ran in %s, of which no peak is known; give it with --peak-tflops.",
+                        devices_format_name(f));
+    }
     for (int64_t i = 0; i < r->n_steps; i++)
         if (r->steps[i].hfu > highest) highest = r->steps[i].hfu;
     if (highest > 1)

@@ -140,7 +140,7 @@ def test_memory_behind_pointers_in_memory_is_said_to_be_unknown(tmp_path, nvcc):
     db = analysed(t)
     assert buffers(db, i) == {'0': (A, 16, 'r'), '*': (None, None, '?')}        # the list itself; what it lists
     said = run(ACCT, 'report', t.path)
-    assert '1 launch(es) (add_to_all) write through pointers that lie in memory' in said.stdout, said.stderr
+    assert '1 launch(es) (add_to_all) write to memory that cannot be told' in said.stdout, said.stderr
 
 
 TRAINING = """
@@ -215,3 +215,52 @@ def test_launches_without_a_time_are_counted(tmp_path):
     t.activity(11, 5000, 5400)
     analysed(t)
     assert '1 kernel launch(es) have no device time' in run(ACCT, 'report', t.path).stdout
+
+
+def test_a_function_of_another_unit_is_followed(tmp_path, nvcc):
+    t = maker(tmp_path)
+    caller = nvcc('extern __device__ float helper(float *, int); extern "C" __global__ void f(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] = helper(x, threadIdx.x); }', '-rdc=true')
+    helper = nvcc('__device__ float helper(float *x, int i) { x[i + 100] = 1; return x[i + 200]; }', '-rdc=true')
+    i = t.launch_kernel(t.kernel('f', [[0, 8], [8, 4]], [caller, helper]), struct.pack('<Qi', A, 20))
+    alone = t.launch_kernel(t.kernel('f', [[0, 8], [8, 4]], [caller, None]), struct.pack('<Qi', A, 20))
+    db = analysed(t)
+    assert set(buffers(db, i).values()) == {(A, 480, 'w'), (A + 800, 80, 'r')}
+    assert buffers(db, alone)['*'] == (None, None, '?')
+
+
+EMBEDDING = """
+extern "C" __global__ void embed(float *out, const float *table, const int *token, int n) { for (int c = threadIdx.x; c < n; c += blockDim.x) out[blockIdx.x * n + c] = table[token[blockIdx.x] * n + c]; }
+extern "C" __global__ void scatter(float *table, const float *in, const int *token, int n) { for (int c = threadIdx.x; c < n; c += blockDim.x) atomicAdd(&table[token[blockIdx.x] * n + c], in[blockIdx.x * n + c]); }
+extern "C" __global__ void square_loss(float *dy, const float *y, const float *target, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) dy[i] = 2 * (y[i] - target[i]) / n; }
+extern "C" __global__ void sgd(float *w, const float *g, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) w[i] -= 0.1f * g[i]; }
+"""
+
+
+def test_what_is_scattered_into_a_gradient_of_its_size_is_no_gradient(tmp_path, nvcc):
+    """As many tokens as rows in the table: the gradient of the embedding's result has the size of the table's."""
+    B, D, F, steps = 64, 32, 48, 4
+    buffers = {'table': (B * D, 'param'), 'w': (D * F, 'param'), 'dtable': (B * D, 'grad'), 'dw': (D * F, 'grad'), 'token': (B, 'input'),
+               'target': (B * F, 'input'), 'e': (B * D, 'activation'), 'y': (B * F, 'activation'), 'dy': (B * F, 'activation_grad'), 'de': (B * D, 'activation_grad')}
+    t = Maker(str(tmp_path / 't.db'))
+    at = {name: 0x7F0000000000 + (n << 20) for n, name in enumerate(buffers)}
+    for name, (n, _) in buffers.items():
+        t.alloc(at[name], 4 * n)
+    ptx = nvcc(EMBEDDING)
+    three, two = [[0, 8], [8, 8], [16, 8], [24, 4]], [[0, 8], [8, 8], [16, 4]]
+    embed, scatter, loss, sgd = t.kernel('embed', three, ptx), t.kernel('scatter', three, ptx), t.kernel('square_loss', three, ptx), t.kernel('sgd', two, ptx)
+    launch = lambda k, n, blocks, *names: t.launch_kernel(k, struct.pack(f'<{len(names)}Qi', *(at[x] for x in names), n), (blocks, 1, 1), (256, 1, 1))
+    upload = lambda *names: [t.copy('h2d', at[x], 0, 4 * buffers[x][0]) for x in names]
+    upload('table', 'w')
+    for _ in range(steps):
+        upload('token', 'target')
+        launch(embed, D, B, 'e', 'table', 'token')
+        t.gemm(m=F, n=B, k=D, a=at['w'], b=at['e'], c=at['y'], lda=F, ldb=D, ldc=F)
+        launch(loss, B * F, B * F // 256, 'dy', 'y', 'target')
+        t.gemm(m=D, n=B, k=F, a=at['w'], b=at['dy'], c=at['de'], lda=F, ldb=F, ldc=D, trans_a='T')
+        t.gemm(m=F, n=D, k=B, a=at['dy'], b=at['e'], c=at['dw'], lda=F, ldb=D, ldc=F, trans_b='T')
+        t.memset(at['dtable'], 4 * B * D)
+        launch(scatter, D, B, 'dtable', 'de', 'token')
+        launch(sgd, B * D, B * D // 256, 'table', 'dtable')
+        launch(sgd, D * F, D * F // 256, 'w', 'dw')
+    db = analysed(t)
+    assert [c for c, in db.execute('SELECT class FROM alloc_class ORDER BY alloc')] == [c for _, c in buffers.values()]

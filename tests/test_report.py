@@ -327,6 +327,8 @@ def test_a_device_is_matched_exactly_or_not_at_all(tmp_path):
     assert report('--peak-tflops', '0.002', path)['steps'][0]['mfu'] == pytest.approx(1e6 / 1e-3 / 2e9)
     assert report('--peak-tflops', 'fp32=0.004,bf16=1', path)['steps'][0]['mfu'] == pytest.approx(1e6 / 1e-3 / 4e9)
     assert report('--peak-tflops', 'bf16=1', path)['steps'][0]['mfu'] is None
+    assert 'MFU unknown: products ran in fp32, of which no peak is known' in text('--peak-tflops', 'bf16=1', path)
+    assert 'of which no peak' not in text('--peak-tflops', 'fp32=1', path)
     for bad in ('0', '-1', 'x', 'fp32', 'fp33=1', 'fp32=1,', '1e999', 'nan'):
         r = run(ACCT, 'report', '--peak-tflops', bad, path)
         assert r.returncode == 2 and r.stderr.count('\n') == 1, bad
