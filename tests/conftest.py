@@ -7,11 +7,24 @@ import pytest
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.abspath(os.environ.get('BUILD', os.path.join(TOP, 'build')))
 SHARED = os.path.join(os.path.dirname(TOP), 'shared')
+
+
+def deps(name):
+    """A variable of the build's deps.mk."""
+    with open(os.path.join(BUILD, 'deps.mk')) as f:
+        return re.search(rf'^{name} := *(.*)$', f.read(), re.M).group(1)
+
+
+# tests/gpu/run runs some of the tests on a GPU, by ACCT_TEST_DEVICE=gpu; all others run on the virtual one.
+ON_GPU = os.environ.get('ACCT_TEST_DEVICE') == 'gpu'
+DEVICE = {'LD_LIBRARY_PATH': deps('CUDA_LIB') + ':' + os.environ.get('LD_LIBRARY_PATH', '') if ON_GPU else os.path.join(BUILD, 'vgpu')}
 # A shell starts what runs in the background with these ignored, and programs under test would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 # Root in a container may not, as a rule.
 MAY_MOUNT = os.geteuid() == 0 and not subprocess.run(['unshare', '-m', 'mount', '-t', 'tmpfs', 'none', '/mnt'], stderr=subprocess.DEVNULL).returncode
+
+collect_ignore = [] if ON_GPU else ['gpu']
 
 
 def run(*argv, env=None, timeout=120, **kw):

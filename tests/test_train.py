@@ -4,16 +4,15 @@ import json, os, re, subprocess
 import numpy as np
 import pytest
 import reference_linear as ref
-from conftest import BUILD, run
+from conftest import BUILD, DEVICE, run
 
 TRAIN = os.path.join(BUILD, 'train')
-VGPU = {'LD_LIBRARY_PATH': os.path.join(BUILD, 'vgpu')}
 TEXT_FILE = '/usr/share/common-licenses/GPL-3'
 TEXT = open(TEXT_FILE, 'rb').read()
 
 
 def train(*options, **kw):
-    r = run(TRAIN, '--model', 'linear', *options, env=VGPU, **kw)
+    r = run(TRAIN, '--model', 'linear', *options, env=DEVICE, **kw)
     assert r.returncode == 0 and not r.stderr, r
     return r.stdout
 
@@ -261,7 +260,7 @@ FOREVER = ('--steps', '1000000000')  # an error must come before the work
 ])
 def test_refuses(options, code, says):
     steps = [] if '--steps' in options else FOREVER
-    r = run(TRAIN, '--model', 'linear', *steps, *options, env=VGPU, timeout=20)
+    r = run(TRAIN, '--model', 'linear', *steps, *options, env=DEVICE, timeout=20)
     assert (r.returncode, r.stdout) == (code, '')
     assert re.fullmatch(r'train: .+\n', r.stderr) and says in r.stderr, r.stderr
 
@@ -270,7 +269,7 @@ def test_refuses(options, code, says):
 def test_refuses_a_text_that_is_too_short(tmp_path, size):
     text = tmp_path / 'short'
     text.write_bytes(b'a' * size)
-    r = run(TRAIN, '--model', 'linear', *FOREVER, '--data', text, env=VGPU, timeout=20)
+    r = run(TRAIN, '--model', 'linear', *FOREVER, '--data', text, env=DEVICE, timeout=20)
     assert (r.returncode, r.stdout) == (1, '')
     assert re.fullmatch(rf'train: the text {text} has {size} bytes, a window needs 256; .+\n', r.stderr)
 
@@ -286,18 +285,18 @@ def test_a_text_of_one_window_is_enough(tmp_path):
 
 @pytest.mark.parametrize('option', ['--truth', '--dump-gradients'])
 def test_full_disk_is_an_error(option):
-    r = run(TRAIN, '--model', 'linear', '--steps', 1, option, '/dev/full', env=VGPU)
+    r = run(TRAIN, '--model', 'linear', '--steps', 1, option, '/dev/full', env=DEVICE)
     assert r.returncode == 1 and r.stderr == 'train: cannot write /dev/full: No space left on device\n'
 
 
 def test_full_disk_on_standard_output_is_an_error():
     with open('/dev/full', 'w') as full:
-        r = run(TRAIN, '--model', 'linear', '--steps', 1, env=VGPU, stdout=full)
+        r = run(TRAIN, '--model', 'linear', '--steps', 1, env=DEVICE, stdout=full)
     assert r.returncode == 1 and r.stderr == 'train: cannot write to standard output: No space left on device\n'
 
 
 def test_out_of_device_memory_says_what_to_do():
-    r = run(TRAIN, '--model', 'linear', '--dim', 1024, env={**VGPU, 'ACCT_VGPU_MEMORY': str(32 << 20)}, timeout=20)
+    r = run(TRAIN, '--model', 'linear', '--dim', 1024, env={**DEVICE, 'ACCT_VGPU_MEMORY': str(32 << 20)}, timeout=20)
     assert (r.returncode, r.stdout) == (1, '')
     assert re.fullmatch(r'train: sample_app/device_tensors\.c:\d+: cudaMalloc\(.*\): out of memory; take a smaller .*\n', r.stderr), r
 

@@ -4,10 +4,9 @@ import json, os, re, struct
 import numpy as np
 import pytest
 import reference_gpt as ref
-from conftest import BUILD, run
+from conftest import BUILD, DEVICE, run
 
 TRAIN = os.path.join(BUILD, 'train')
-VGPU = {'LD_LIBRARY_PATH': os.path.join(BUILD, 'vgpu')}
 TEXT = open('/usr/share/common-licenses/GPL-3', 'rb').read()
 V = 256
 # L, C, H, T, B: one layer and one head; a width that no warp divides; a sequence longer than a warp; B·T = C (all the same size).
@@ -15,7 +14,7 @@ SHAPES = [(1, 16, 1, 8, 2), (2, 64, 4, 16, 2), (3, 42, 3, 33, 3), (2, 40, 5, 70,
 
 
 def train(*options, **kw):
-    r = run(TRAIN, '--model', 'gpt', *options, env=VGPU, **kw)
+    r = run(TRAIN, '--model', 'gpt', *options, env=DEVICE, **kw)
     assert r.returncode == 0 and not r.stderr, r
     return r.stdout
 
@@ -283,7 +282,7 @@ FOREVER = ('--steps', '1000000000')  # an error must come before the work
 ])
 def test_refuses(options, code, says):
     steps = [] if '--steps' in options else FOREVER
-    r = run(TRAIN, *steps, *options, env=VGPU, timeout=20)
+    r = run(TRAIN, *steps, *options, env=DEVICE, timeout=20)
     assert (r.returncode, r.stdout) == (code, '')
     assert re.fullmatch(r'train: .+\n', r.stderr) and says in r.stderr, r.stderr
 
@@ -291,7 +290,7 @@ def test_refuses(options, code, says):
 def test_refuses_a_text_that_is_too_short(tmp_path):
     text = tmp_path / 'short'
     text.write_bytes(b'a' * 64)
-    r = run(TRAIN, *FOREVER, '--data', text, env=VGPU, timeout=20)
+    r = run(TRAIN, *FOREVER, '--data', text, env=DEVICE, timeout=20)
     assert (r.returncode, r.stdout) == (1, '')
     assert re.fullmatch(rf'train: the text {text} has 64 bytes, a window needs 65; .+ --seq\n', r.stderr)
 
@@ -304,7 +303,7 @@ def test_the_page_lists_every_kernel():
 
 
 def test_out_of_device_memory_says_what_to_do():
-    r = run(TRAIN, env={**VGPU, 'ACCT_VGPU_MEMORY': str(16 << 20)}, timeout=20)
+    r = run(TRAIN, env={**DEVICE, 'ACCT_VGPU_MEMORY': str(16 << 20)}, timeout=20)
     assert (r.returncode, r.stdout) == (1, '')
     assert re.fullmatch(r'train: sample_app/device_tensors\.c:\d+: cudaMalloc\(.*\): out of memory; take a smaller .*\n', r.stderr), r
 
@@ -315,7 +314,7 @@ def test_the_model_may_come_last():
 
 
 def test_help_names_every_option_with_its_default():
-    out = run(TRAIN, '--help', env=VGPU).stdout
+    out = run(TRAIN, '--help', env=DEVICE).stdout
     readme = open(os.path.join(os.path.dirname(__file__), '..', 'sample_app', 'README.md')).read()
     options = re.findall(r'^  (--\S+)', out, re.M)
     assert len(options) > 15 and len(set(options)) == len(options)

@@ -123,6 +123,7 @@ const struct zoo_case zoo_cases[] = {
     CASE(bf162_arith, 2, 64, 0, IN(BF16, 200, WIDE), IN(BF16, 200, WIDE), OUT(BF16, 1600), I(100)),
     CASE(half_scalar, 2, 64, 0, IN(F16, 100, WIDE), IN(F16, 100, WIDE), OUT(F16, 800), I(100)),
     CASE(fast_math, 2, 64, 0, IN(F32, 100, UNIFORM), NEAR(F32, 800, 2e-6), I(100)),
+    CASE(fast_tanh, 2, 64, 0, IN(F32, 100, UNIFORM), NEAR(F32, 100, 1.0 / 2048), I(100)),
     CASE(libm_float, 2, 64, 0, IN(F32, 100, UNIFORM), NEAR(F32, 1200, 1e-6), I(100)),
     CASE(libm_double, 2, 64, 0, IN(F64, 100, UNIFORM), NEAR(F64, 800, 1e-14), I(100)),
 };

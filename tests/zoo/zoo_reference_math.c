@@ -373,8 +373,12 @@ REF(fast_math) {
         o[4] = (float)(v / (p + 1));
         o[5] = (float)(1 / sqrt(p));
         o[6] = (float)pow(p, 0.7);
-        o[7] = (float)tanh(v);
+        o[7] = (float)exp2(v);
     }
+}
+
+REF(fast_tanh) {
+    for (int i = 0; i < INT(2); i++) F32P(1)[i] = (float)tanh((double)F32P(0)[i]);
 }
 
 REF(libm_float) {
