@@ -62,8 +62,12 @@ static void define_symbols(void) {
         {"sqrtf", (uintptr_t)(float (*)(float))sqrtf},
     };
     enum { N = sizeof table / sizeof *table };
-    LLVMJITCSymbolMapPair pairs[N];
-    memset(pairs, 0, sizeof pairs);
+    /* By the pointer's type: LLVM 15 renamed the one it points to. */
+    LLVMOrcCSymbolMapPairs pairs = calloc(N, sizeof *pairs);
+    if (!pairs) {
+        note("symbols", "no memory");
+        return;
+    }
     for (size_t k = 0; k < N; k++) {
         pairs[k].Name = LLVMOrcLLJITMangleAndIntern(llvm.session, table[k].name);
         pairs[k].Sym.Address = table[k].at;
@@ -71,6 +75,7 @@ static void define_symbols(void) {
     }
     failed("symbols",
            LLVMOrcJITDylibDefine(LLVMOrcLLJITGetMainJITDylib(llvm.session), LLVMOrcAbsoluteSymbols(pairs, N)));
+    free(pairs);
 }
 
 static void begin(void) {
