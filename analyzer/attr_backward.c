@@ -30,12 +30,37 @@ static int32_t latest_source(const struct at_trace *t, int32_t e) {
     return best;
 }
 
+/* Reads what a copy from the host brought: the kernel of the loss does, for its targets. */
+static int reads_host(const struct at_trace *t, int32_t e) {
+    AT_EACH_ACCESS(t, e, a) {
+        int32_t birth = t->value[a->value].birth;
+        if (a->mode != AT_R || birth < 0 || t->range[a->range].any_weight || at_is_carried(t, a->range, e)) continue;
+        if (t->event[birth].kind == AT_H2D) return 1;
+    }
+    return 0;
+}
+
+/* The kernel reads what the loss made just before the product `gemm`. */
+static int reads_loss(const struct at_trace *t, int32_t e, int32_t gemm) {
+    AT_EACH_ACCESS(t, e, a) {
+        if (a->mode == AT_W || at_is_carried(t, a->range, e)) continue;
+        if (a->writer < 0 || a->writer > gemm || t->run[a->writer] != t->run[gemm]) continue;
+        if (t->event[a->writer].kind == AT_KERNEL && reads_host(t, a->writer)) return 1;
+    }
+    return 0;
+}
+
 /* A recomputed value: its chain of kernels starts at a forward product of operand values that were multiplied before in
- * this interval. */
+ * this interval, and none of them works on the gradient of the loss with it. */
 static int is_repeated(const struct at_trace *t, int32_t e, int32_t lo) {
+    int32_t chain[FOLLOW_REPEATS];
     for (int i = 0; i < FOLLOW_REPEATS && e >= 0; i++) {
-        if (t->event[e].kind == AT_GEMM)
+        if (t->event[e].kind == AT_GEMM) {
+            for (int j = 0; j < i; j++)
+                if (reads_loss(t, chain[j], e)) return 0;
             return t->weight_read[e] >= 0 && t->weight_forward[e] && t->gemm_before[e] >= lo && t->gemm_before[e] >= 0;
+        }
+        chain[i] = e;
         e = latest_source(t, e);
     }
     return 0;
@@ -100,8 +125,16 @@ static int32_t forced_turn(struct at_trace *t, int32_t grad_op, int32_t gemm) {
     return turn;
 }
 
+/* e works in place on what `maker` wrote. */
+static int goes_on(const struct at_trace *t, int32_t e, int32_t maker) {
+    if (t->event[e].kind != AT_KERNEL) return 0;
+    AT_EACH_ACCESS(t, e, a) if (at_modifies(a->mode) && a->writer == maker) return 1;
+    return 0;
+}
+
 void at_backward_start(struct at_trace *t, int32_t first_grad_op, int32_t lo, int32_t updated_by, struct at_span *out) {
-    int32_t at = first_grad_op, turn = -1;
+    int32_t at = first_grad_op, turn = -1, last = -1; /* last: of the ops that work in place on what `at` wrote */
+    int by_targets = 0;                               /* the turn is a kernel that reads what came from the host */
     out->first = first_grad_op;
     out->turn = -1;
     for (int i = 0; i < FOLLOW_OPS; i++) {
@@ -126,8 +159,14 @@ void at_backward_start(struct at_trace *t, int32_t first_grad_op, int32_t lo, in
             out->turn = turn;
             return;
         }
-        if (turn < 0) turn = back;
-        if (t->event[back].kind == AT_GEMM) turn = -1;
+        int targets = !by_targets && t->event[back].kind == AT_KERNEL && reads_host(t, back);
+        if (last < 0 || !goes_on(t, at, back)) last = back;
+        if (turn < 0 || targets) turn = last; /* between two products: the loss, else the last kernel */
+        by_targets |= targets;
+        if (t->event[back].kind == AT_GEMM) {
+            turn = -1;
+            by_targets = 0;
+        }
         at = back;
     }
 }

@@ -213,13 +213,22 @@ static int32_t deciding_values(const struct at_trace *t, const struct at_range *
     return n;
 }
 
+/* Made in evaluation and read by nobody (the gradient of a loss whose value alone was wanted): says little. */
+static int is_idle(const struct at_trace *t, const struct at_value *v) {
+    if (v->birth < 0 || t->event[v->birth].phase != AT_EVALUATION) return 0;
+    AT_EACH_TOUCH(t, v, a) if (at_reads(a->mode)) return 0;
+    return 1;
+}
+
 /* One class for the range: the first of a fixed order that any of its values has. */
 static void say_once(struct classes *c, const struct at_range *r) {
     static const int8_t order[AT_CLASSES] = {[AT_INPUT] = 1,     [AT_ACTIVATION] = 2,  [AT_ACTIVATION_GRAD] = 3,
                                              [AT_TEMPORARY] = 4, [AT_OTHER_CLASS] = 5, [AT_UNKNOWN] = 6};
-    struct at_verdict best = at_value_class(c->t, r->value0);
-    int32_t end = r->value0 + deciding_values(c->t, r);
-    for (int32_t v = r->value0 + 1; v < end; v++) {
+    int32_t first = r->value0, end = r->value0 + deciding_values(c->t, r);
+    while (first < end - 1 && is_idle(c->t, &c->t->value[first])) first++;
+    struct at_verdict best = at_value_class(c->t, first);
+    for (int32_t v = first + 1; v < end; v++) {
+        if (is_idle(c->t, &c->t->value[v])) continue;
         struct at_verdict x = at_value_class(c->t, v);
         if (order[x.cls] < order[best.cls]) best = x;
     }

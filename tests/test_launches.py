@@ -264,3 +264,63 @@ def test_what_is_scattered_into_a_gradient_of_its_size_is_no_gradient(tmp_path, 
         launch(sgd, D * F, D * F // 256, 'w', 'dw')
     db = analysed(t)
     assert [c for c, in db.execute('SELECT class FROM alloc_class ORDER BY alloc')] == [c for _, c in buffers.values()]
+
+
+LAYERS = """
+extern "C" __global__ void relu(float *y, const float *x, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = fmaxf(x[i], 0.0f); }
+extern "C" __global__ void relu_backward(float *dx, const float *dy, const float *x, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) dx[i] = x[i] > 0 ? dy[i] : 0; }
+extern "C" __global__ void square_loss(float *dy, float *loss, const float *y, const float *target, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { float d = y[i] - target[i]; dy[i] = 2 * d / n; loss[i] = d * d / n; } }
+extern "C" __global__ void momentum(float *w, float *v, const float *g, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { v[i] = 0.9f * v[i] + g[i]; w[i] -= 0.01f * v[i]; } }
+"""
+
+
+@pytest.mark.parametrize('evaluate', [False, True])
+@pytest.mark.parametrize('recompute', [False, True])
+def test_an_activation_between_the_last_product_and_the_loss(tmp_path, nvcc, recompute, evaluate):
+    """y = relu(x·W) layer after layer, the loss on the last y: its gradient passes through relu before any product. The gradient of
+    every y has one buffer in common, which evaluation writes in vain. recompute: x·W again before relu's gradient."""
+    L, B, D, steps = 3, 32, 48, 4
+    size = {'x': B * D, 'target': B * D, 'loss': B * D, 'dy': B * D, 'dz': B * D}
+    classes = {'x': 'input', 'target': 'input', 'loss': 'activation', 'dy': 'activation_grad', 'dz': 'activation_grad'}
+    for l in range(L):
+        for name, n, cls in (('w', D * D, 'param'), ('g', D * D, 'grad'), ('v', D * D, 'optimizer'), ('z', B * D, 'activation'), ('y', B * D, 'activation')):
+            size[f'{name}{l}'], classes[f'{name}{l}'] = n, cls
+    t = Maker(str(tmp_path / 't.db'))
+    at = {name: 0x7F0000000000 + (n << 20) for n, name in enumerate(size)}
+    for name, n in size.items():
+        t.alloc(at[name], 4 * n)
+    ptx, params = nvcc(LAYERS), lambda pointers: [[8 * i, 8] for i in range(pointers)] + [[8 * pointers, 4]]
+    kernels = {name: t.kernel(name, params(n), ptx) for name, n in (('relu', 2), ('relu_backward', 3), ('square_loss', 4), ('momentum', 3))}
+    launch = lambda k, *names: t.launch_kernel(kernels[k], struct.pack(f'<{len(names)}Qi', *(at[x] for x in names), size[names[0]]), (size[names[0]] // 256, 1, 1), (256, 1, 1))
+    below = lambda l: at[f'y{l - 1}' if l else 'x']
+    product = lambda l: t.gemm(m=D, n=B, k=D, a=at[f'w{l}'], b=below(l), c=at[f'z{l}'], lda=D, ldb=D, ldc=D)
+
+    def forward():
+        for name in ('x', 'target'):
+            t.copy('h2d', at[name], 0, 4 * size[name])
+        for l in range(L):
+            product(l)
+            launch('relu', f'y{l}', f'z{l}')
+        launch('square_loss', 'dy', 'loss', f'y{L - 1}', 'target')
+
+    for l in range(L):
+        t.copy('h2d', at[f'w{l}'], 0, 4 * D * D)
+        t.memset(at[f'v{l}'], 4 * D * D)
+    for step in range(steps):
+        if evaluate and step:
+            forward()
+        forward()
+        for l in reversed(range(L)):
+            if recompute:
+                product(l)
+            launch('relu_backward', 'dz', 'dy', f'z{l}')
+            t.gemm(m=D, n=D, k=B, a=at['dz'], b=below(l), c=at[f'g{l}'], lda=D, ldb=D, ldc=D, trans_b='T')
+            if l:
+                t.gemm(m=D, n=B, k=D, a=at[f'w{l}'], b=at['dz'], c=at['dy'], lda=D, ldb=D, ldc=D, trans_a='T')
+        for l in range(L):
+            launch('momentum', f'w{l}', f'v{l}', f'g{l}')
+    db = analysed(t)
+    assert [c for c, in db.execute('SELECT class FROM alloc_class ORDER BY alloc')] == list(classes.values())
+    flops = dict(db.execute('SELECT phase, sum(flops) / ? FROM op_cost WHERE matmul GROUP BY phase', (2 * B * D * D,)))
+    assert flops == {'forward': L * steps, 'backward': (2 * L - 1) * steps, **({'recompute': L * steps} if recompute else {}),
+                     **({'evaluation': L * (steps - 1)} if evaluate else {})}
