@@ -255,14 +255,14 @@ static int note_beyond(struct report *r, char *err, size_t err_len) {
     if (!st) return -1;
     if ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         const char *name = (const char *)sqlite3_column_text(st, 1);
-        int length = name ? (int)strcspn(name, "(") : 0;
+        char text[80];
+        report_short_name(name ? name : "", text, sizeof text);
         if (sqlite3_column_int64(st, 0))
             report_note(r,
-                        "%lld launch(es) (%.*s%s) write to memory that cannot be told, such as through pointers that "
+                        "%lld launch(es) (%s%s) write to memory that cannot be told, such as through pointers that "
                         "lie in memory: "
                         "steps and classes may be wrong.",
-                        (long long)sqlite3_column_int64(st, 0), length < 60 ? length : 60, name ? name : "",
-                        sqlite3_column_int64(st, 2) > 1 ? ", …" : "");
+                        (long long)sqlite3_column_int64(st, 0), text, sqlite3_column_int64(st, 2) > 1 ? ", …" : "");
         rc = sqlite3_step(st);
     }
     return report_rows_end(r, st, rc, err, err_len);

@@ -136,6 +136,9 @@ void report_note(struct report *r, const char *format, ...) __attribute__((forma
 #define REPORT_FUNCTION_JOIN \
     "LEFT JOIN api ON api.id = op.api LEFT JOIN launch l ON l.op = op.id LEFT JOIN kernel k ON k.id = l.kernel"
 
+/* A function's name as people read it, without its arguments, 60 characters at most. */
+void report_short_name(const char *name, char *out, size_t room);
+
 /* Parts of report_load. */
 int report_load_memory(struct report *r, char *err, size_t err_len);
 int report_load_flops(struct report *r, char *err, size_t err_len);

@@ -230,13 +230,36 @@ static void print_steps(struct emitter *e, const struct report *r) {
 
 /* ---- the rest ---- */
 
+/* Characters of a demangled name in front of its arguments; "(anonymous namespace)" and "operator()" are no arguments.
+ */
+static size_t name_length(const char *name) {
+    static const char hidden[] = "(anonymous namespace)", call[] = "operator()";
+    int depth = 0;
+    size_t n = 0;
+    while (name[n]) {
+        if (!strncmp(name + n, hidden, sizeof hidden - 1)) {
+            n += sizeof hidden - 1;
+        } else if (!strncmp(name + n, call, sizeof call - 1)) {
+            n += sizeof call - 1;
+        } else {
+            if (name[n] == '(' && !depth && n) break;
+            depth += (name[n] == '<' || name[n] == '{') - ((name[n] == '>' || name[n] == '}') && depth);
+            n++;
+        }
+    }
+    return n;
+}
+
+void report_short_name(const char *name, char *out, size_t room) {
+    if (!strncmp(name, "void ", 5)) name += 5; /* what a template returns */
+    size_t n = name_length(name);
+    snprintf(out, room, "%.*s%s", n > 60 ? 57 : (int)n, name, n > 60 ? "..." : "");
+}
+
 /* A kernel's arguments are left out where people read. */
 static void print_name(struct emitter *e, const char *name) {
     char text[80];
-    size_t n = 0;
-    int depth = 0;
-    for (; name[n] && (name[n] != '(' || depth || !n); n++) depth += (name[n] == '<') - (name[n] == '>');
-    snprintf(text, sizeof text, "%.*s%s", n > 60 ? 57 : (int)n, name, n > 60 ? "..." : "");
+    report_short_name(name, text, sizeof text);
     emit_text(e, "name", NULL, name);
     emit_text(e, NULL, "function", text);
 }

@@ -324,3 +324,19 @@ def test_an_activation_between_the_last_product_and_the_loss(tmp_path, nvcc, rec
     flops = dict(db.execute('SELECT phase, sum(flops) / ? FROM op_cost WHERE matmul GROUP BY phase', (2 * B * D * D,)))
     assert flops == {'forward': L * steps, 'backward': (2 * L - 1) * steps, **({'recompute': L * steps} if recompute else {}),
                      **({'evaluation': L * (steps - 1)} if evaluate else {})}
+
+
+@pytest.mark.parametrize('mangled,shown', [
+    ('_Z4copyIfEvPT_PKS0_i', 'copy<float>'),
+    ('_ZN12_GLOBAL__N_15scaleEPfi', '(anonymous namespace)::scale'),
+    ('_ZN2at6native12_GLOBAL__N_15scaleIfEEvPT_i', 'at::native::(anonymous namespace)::scale<float>'),
+    ('plain', 'plain')])
+def test_names_of_kernels_in_the_report(tmp_path, mangled, shown):
+    t = maker(tmp_path)
+    t.launch_kernel(t.kernel(mangled, [[0, 8]]), struct.pack('<Q', A), external=1 << 40)
+    t.correlation(11, 1 << 40)
+    t.activity(11, 5000, 5400)
+    analysed(t)
+    lines = run(ACCT, 'report', t.path).stdout.splitlines()
+    first = lines.index('Device time by function') + 2
+    assert lines[first].split('  ')[1].strip() == shown, lines[first]
