@@ -436,21 +436,33 @@ static void meet_all(struct jit_gen *g) {
         if (g->flow.blend[r]) g->shapes[r] = made_varying(g->shapes[r]);
 }
 
+/* What nothing assigns may hold anything: nvcc leaves such registers where only other bits of a result matter. Taken
+ * for nothing, it would make all that is computed from it nothing, too. */
+static bool any_value(struct jit_gen *g) {
+    bool changed = false;
+    for (int32_t r = 0; r < g->f->reg_count; r++) {
+        if (g->shapes[r].kind != JIT_TOP) continue;
+        g->shapes[r] = g->u->lanes == 1 ? SHAPE_UNIFORM : SHAPE_VARYING;
+        changed = true;
+    }
+    return changed;
+}
+
 int jit_shapes(struct jit_gen *g) {
     g->shapes = calloc((size_t)g->f->reg_count + 1, sizeof *g->shapes);
     if (!g->shapes) return jit_fail(g, "no memory"), -1;
     for (bool changed = true; changed;) {
         while (round_of_shapes(g)) {
         }
-        changed = false;
-        if (g->u->lanes == 1) break;
+        changed = any_value(g);
+        if (g->u->lanes == 1) continue;
         int32_t before = 0, after = 0;
         for (int32_t r = 0; r < g->f->reg_count; r++) before += g->flow.blend[r];
         jit_flow_divergence(g);
         if (g->u->failed) return -1;
         for (int32_t r = 0; r < g->f->reg_count; r++) after += g->flow.blend[r];
         meet_all(g);
-        changed = before != after || round_of_shapes(g);
+        changed |= before != after || round_of_shapes(g);
     }
     return 0;
 }
