@@ -221,8 +221,14 @@ def wrapper(f, symbol, action):
     if (!real)
         return {ERRORS[f.result]};
 '''
+    if action == 'first':
+        return head + f'''    hook_first();
+    return real({names});
+}}
+'''
     if action == 'nest':
-        return head + f'''    hook_nest(1);
+        return head + f'''    hook_first();
+    hook_nest(1);
     {f.result} r_ = real({names});
     hook_nest(-1);
     return r_;

@@ -100,6 +100,15 @@ static inline void hook_commit(struct hook_call *k) {
     ring_commit(&k->thread->writer);
 }
 
+/* Before a call that is not recorded but makes the device's context where there is none: starts the trace, and with it
+ * CUPTI, which ties nothing to calls in a context that was there before it. */
+static inline void hook_first(void) {
+    struct hook_thread *t = &hook_thread;
+    if (t->depth) return;
+    uint32_t now = life_generation();
+    if (t->generation != now || !now) hook_attach(t);
+}
+
 /* For calls that are not recorded but may call recorded ones inside (cublasCreate allocates). */
 static inline void hook_nest(int by) {
     hook_thread.depth += (uint32_t)by;

@@ -317,3 +317,14 @@ def test_the_vendors_library_without_a_driver(fake, tmp_path):
     assert int(t.meta['cupti_version']) // 10000 == 13 and times(t) == 0
     assert t.one("select count(*) from op where kind = 'memset' and status = 0") == 201 and t.lost() == 0
     assert t.one('select clock from device') == 'host'
+
+
+@pytest.mark.parametrize('call, starts', [('cudaSetDevice', True), ('cudaInitDevice', True), ('cudaMemGetInfo', True), ('cublasCreate', True),
+                                          ('cudaGetDeviceCount', False), ('cudaGetDevice', False)])
+def test_cupti_is_there_before_a_context(tmp_path, call, starts):
+    """What makes the device's context starts the trace first: a vendor's CUPTI ties nothing to the calls of a context that was
+    there before it. Questions that make none start nothing."""
+    r = run(os.path.join(BUILD, 'tests', 'preload_first'), call, env={'LD_LIBRARY_PATH': VGPU, 'LD_PRELOAD': os.path.join(BUILD, 'libacct.so'),
+                                                                   'ACCT_OUTPUT': str(tmp_path / 't.db')})
+    assert (r.stdout, r.stderr) == (f'before 0 after {int(starts)} error 0\n', '')
+    assert (tmp_path / 't.db').exists() == starts
