@@ -93,11 +93,11 @@ static void note_times(struct report *r) {
     else if (why)
         report_note(r, "CUPTI: %s.", why);
     if (r->busy_ns && r->launches_untimed)
-        report_note(
-            r,
-            "%lld kernel launch(es) have no device time (dropped, or the program ended before their records came): "
-            "times by function are lower bounds.",
-            (long long)r->launches_untimed);
+        report_note(r,
+                    "%lld kernel launch(es) have no device time (dropped, faulted, or the program ended before their "
+                    "records came): "
+                    "times by function are lower bounds.",
+                    (long long)r->launches_untimed);
     free(why);
 }
 
