@@ -30,7 +30,10 @@ VGPU_GENERATE = $(PYTHON) vgpu/generate.py --include $(CUDA_INC) --clang $(CLANG
 $(BUILD)/obj/vgpu/vgpu_error.o: $(VGPU_GEN)/vgpu_cudart_errors.h
 $(BUILD)/obj/vgpu/vgpu_blas_handle.o: $(VGPU_GEN)/vgpu_cublas_errors.h
 $(BUILD)/obj/vgpu/vgpu_cupti_names.o: $(VGPU_GEN)/vgpu_cupti_errors.h $(VGPU_GEN)/vgpu_cupti_cbids.h
-$(VGPU_GEN)/vgpu_cupti_cbids.h: $(VGPU_GEN)/vgpu_cupti_errors.h ;
+# One run writes both, in no order that times could tell.
+$(VGPU_GEN)/vgpu_cupti_errors.h $(VGPU_GEN)/vgpu_cupti_cbids.h &: vgpu/generate.py
+	$(SAY) "  GEN $(VGPU_GEN)/vgpu_cupti_errors.h"
+	$(Q)$(VGPU_GENERATE) --errors-only --library cupti --real - --out $(VGPU_GEN)/vgpu_cupti
 $(VGPU_GEN)/vgpu_%_errors.h: vgpu/generate.py
 	$(SAY) "  GEN $@"
 	$(Q)$(VGPU_GENERATE) --errors-only --library $* --real - --out $(VGPU_GEN)/vgpu_$*
@@ -50,15 +53,15 @@ $(call VGPU_PARTS,cupti) &: vgpu/generate.py $(VGPU_CUPTI)
 
 $(BUILD)/vgpu/libacct-vgpu.so: vgpu/vgpu_engine.map $(VGPU_ENGINE) $$(PTX_OBJ)
 	@mkdir -p $(@D)
-	$(SAY) "  LINK $@"
+	$(SAY) "  LD $@"
 	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-Bsymbolic -Wl,--version-script=$< $(filter %.o,$^) -o $@ -lopenblas $(VGPU_JIT_LIBS) $(PTX_LIBS) -lm -lpthread
 $(BUILD)/vgpu/libcudart.so.13: $(VGPU_STANDIN) $(VGPU_OWN) $(BUILD)/obj/gen/vgpu/vgpu_cudart_standin.o $(BUILD)/obj/gen/vgpu/vgpu_cudart_missing.o $(VGPU_GEN)/vgpu_cudart.map
 	@mkdir -p $(@D)
-	$(SAY) "  LINK $@"
+	$(SAY) "  LD $@"
 	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-soname,$(@F) -Wl,--version-script=$(VGPU_GEN)/vgpu_cudart.map $(filter %.o,$^) -o $@
 $(BUILD)/vgpu/libcublas.so.13 $(BUILD)/vgpu/libcupti.so.13: $(BUILD)/vgpu/lib%.so.13: $(VGPU_STANDIN) $(BUILD)/obj/gen/vgpu/vgpu_%_standin.o $(BUILD)/obj/gen/vgpu/vgpu_%_missing.o $(VGPU_GEN)/vgpu_%.map
 	@mkdir -p $(@D)
-	$(SAY) "  LINK $@"
+	$(SAY) "  LD $@"
 	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-soname,$(@F) -Wl,--version-script=$(VGPU_GEN)/vgpu_$*.map $(filter %.o,$^) -o $@
 .PHONY: vgpu
 vgpu: $(VGPU_LIBS)
@@ -112,7 +115,7 @@ BENCHES += $(BUILD)/bench/bench_jit
 $(call objs,bench/bench_jit_loops.c): ROOM_CFLAGS = -O3 -march=native -ffast-math
 $(BUILD)/bench/bench_jit: $(call objs,bench/bench_jit.c bench/bench_jit_loops.c vgpu/vgpu_folder.c vgpu/vgpu_run_fiber.c) $(VGPU_JIT) $$(PTX_RUN) | $(BUILD)/bench/bench_jit.ptx
 	@mkdir -p $(@D)
-	$(SAY) "  LINK $@"
+	$(SAY) "  LD $@"
 	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(VGPU_JIT_LIBS) $(PTX_LIBS) -lpthread
 $(BUILD)/bench/bench_jit.ptx: bench/bench_jit_kernels.cu
 	@mkdir -p $(@D)
