@@ -20,7 +20,8 @@ CUPTI_TESTS := $(call objs,$(addprefix tests/unit/,test_cupti_records.c test_cup
 $(call objs,tests/support/fake_cupti.c) $(CUPTI_TESTS): ROOM_CFLAGS = -isystem $(CUDA_INC)
 $(CUPTI_FAKE): $(call objs,tests/support/fake_cupti.c)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) -shared -Wl,-soname,libcupti.so.13 -o $@ $^ -lpthread
+	$(SAY) "  LD $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) -shared -Wl,-soname,libcupti.so.13 -o $@ $^ -lpthread
 UNIT_cupti_records := $(CUPTI_OBJ) $(call objs,trace/ring.c trace/ring_read.c trace/event_table.c) | $(CUPTI_FAKE)
 UNIT_cupti_life := $(UNIT_cupti_records)
 TEST_PROGRAMS += $(CUPTI_FAKE)

@@ -6,7 +6,8 @@ PRELOAD_ROOM_OBJ := $(filter-out $(BUILD)/obj/trace/% $(BUILD)/obj/cupti/%,$(PRE
 
 $(PRELOAD_GEN) &: preload/gen_wrappers.py preload/api.table preload/launch_stubs.h $(CUDA_INC)/cuda_runtime_api.h $(CUDA_INC)/cublas_api.h
 	@mkdir -p $(BUILD)/gen
-	$(PYTHON) preload/gen_wrappers.py --clang $(CLANG) --include $(CUDA_INC) --table preload/api.table --out $(BUILD)/gen
+	$(SAY) "  GEN $(BUILD)/gen/wrap_cudart.c and others"
+	$(Q)$(PYTHON) preload/gen_wrappers.py --clang $(CLANG) --include $(CUDA_INC) --table preload/api.table --out $(BUILD)/gen
 	@touch $(PRELOAD_GEN)
 
 $(PRELOAD_ROOM_OBJ): | $(PRELOAD_GEN)
@@ -16,7 +17,8 @@ $(addprefix $(BUILD)/obj/,gen/wrap_cudart.o gen/wrap_cublas.o preload/launch_wra
 
 # nodelete: exit handlers and thread keys point into it. now: no lazy binding, so no symbol look-up inside a call.
 $(BUILD)/libacct.so: $(PRELOAD_OBJ) $(BUILD)/gen/libacct.map
-	$(CC) $(LDFLAGS_ALL) -shared -Wl,-z,nodelete -Wl,-z,now -Wl,-z,defs -Wl,--version-script=$(BUILD)/gen/libacct.map -Wl,-soname,libacct.so -o $@ $(PRELOAD_OBJ)
+	$(SAY) "  LD $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) -shared -Wl,-z,nodelete -Wl,-z,now -Wl,-z,defs -Wl,--version-script=$(BUILD)/gen/libacct.map -Wl,-soname,libacct.so -o $@ $(PRELOAD_OBJ)
 ALL += $(BUILD)/libacct.so
 
 UNIT_test_ring := $(call objs,trace/ring.c)
@@ -27,13 +29,15 @@ BENCHES += $(BUILD)/bench/bench_ring $(BUILD)/bench/bench_malloc
 BENCH_LTTNG_LIBS := $(if $(wildcard /usr/include/lttng/tracepoint.h /usr/include/*/lttng/tracepoint.h),-llttng-ust -llttng-ust-common -ldl)
 $(BUILD)/bench/bench_ring: $(call objs,bench/bench_ring.c trace/ring.c)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(BENCH_LTTNG_LIBS)
+	$(SAY) "  LD $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(BENCH_LTTNG_LIBS)
 # Its first process, which sets LD_LIBRARY_PATH for the second, must load too where no CUDA is installed (NVIDIA's wheels).
 BENCH_RUNTIME := -Wl,--enable-new-dtags -Wl,-rpath,'$$ORIGIN/../vgpu'
 $(call objs,bench/bench_malloc.c): ROOM_CFLAGS = -isystem $(CUDA_INC)
 $(BUILD)/bench/bench_malloc: $(call objs,bench/bench_malloc.c)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) $< -o $@ -L$(CUDA_LIB) -l:libcudart.so.13 $(BENCH_RUNTIME)
+	$(SAY) "  LD $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) $< -o $@ -L$(CUDA_LIB) -l:libcudart.so.13 $(BENCH_RUNTIME)
 
 # A program as nvcc makes it; its runtime comes by LD_LIBRARY_PATH.
 BENCHES += $(BUILD)/bench/bench_launch

@@ -28,9 +28,11 @@ $(ACCESS_PTX) $(ACCESS_PTX_G): tests/programs/access_kernels.cu
 FUZZ_FLAGS = $(CPPFLAGS_ALL) -std=c11 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
 $(BUILD)/fuzz/fuzz_ptx: tests/fuzz/fuzz_ptx.c $(PTX_SRC) $(wildcard ptx/*.h) ptx/ptx_opcodes.def
 	@mkdir -p $(@D)
-	$(CLANG) $(FUZZ_FLAGS) $(filter %.c,$^) -o $@ $(PTX_LIBS)
+	$(SAY) "  LD $@"
+	$(Q)$(CLANG) $(FUZZ_FLAGS) $(filter %.c,$^) -o $@ $(PTX_LIBS)
 $(BUILD)/fuzz/fuzz_fatbin: tests/fuzz/fuzz_fatbin.c ptx/ptx_fatbin.c $(wildcard ptx/*.h) include/acct/fatbin.h
 	@mkdir -p $(@D)
-	$(CLANG) $(FUZZ_FLAGS) $(filter %.c,$^) -o $@ $(PTX_LIBS)
+	$(SAY) "  LD $@"
+	$(Q)$(CLANG) $(FUZZ_FLAGS) $(filter %.c,$^) -o $@ $(PTX_LIBS)
 FUZZERS += $(BUILD)/fuzz/fuzz_ptx $(BUILD)/fuzz/fuzz_fatbin
 TEST_PROGRAMS += $(BUILD)/fuzz/fuzz_ptx $(BUILD)/fuzz/fuzz_fatbin

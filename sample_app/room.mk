@@ -14,5 +14,6 @@ $(TRAIN_KERNELS): sample_app/gpt_kernels.cu sample_app/room.mk
 
 $(BUILD)/train: $(TRAIN_OBJ) $(TRAIN_KERNELS)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) $^ -o $@ -L$(CUDA_LIB) -l:libcudart.so.13 -l:libcublas.so.13 -Wl,--allow-shlib-undefined -lm
+	$(SAY) "  LD $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ -L$(CUDA_LIB) -l:libcudart.so.13 -l:libcublas.so.13 -Wl,--allow-shlib-undefined -lm
 ALL += $(BUILD)/train

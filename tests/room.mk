@@ -10,10 +10,12 @@ TEST_PROGRAMS += $(UNIT_BIN) $(PROG_BIN)
 .SECONDEXPANSION:
 $(UNIT_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $$(UNIT_$$(subst test_,,$$*)) $$(UNIT_$$*)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(LIBS_$(subst test_,,$*)) $(LIBS_$*) -lcmocka -lm -lpthread
+	$(SAY) "  LD $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(LIBS_$(subst test_,,$*)) $(LIBS_$*) -lcmocka -lm -lpthread
 $(PROG_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/programs/%.o
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) $< -o $@ -L$(CUDA_LIB) -l:libcudart.so.13 -l:libcublas.so.13 -Wl,--allow-shlib-undefined -lm -lpthread
+	$(SAY) "  LD $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) $< -o $@ -L$(CUDA_LIB) -l:libcudart.so.13 -l:libcublas.so.13 -Wl,--allow-shlib-undefined -lm -lpthread
 $(PROG_BIN:$(BUILD)/tests/%=$(BUILD)/obj/tests/programs/%.o): ROOM_CFLAGS = -isystem $(CUDA_INC)
 
 include tests/zoo/zoo.mk

@@ -17,19 +17,22 @@ LIBS_store = $(STORE_LIBS)
 
 COLLECT_SRC := $(STORE_SRC) trace/ring_read.c $(filter-out trace/collect_main.c,$(wildcard trace/collect_*.c))
 $(BUILD)/acct-collect: $(call objs,$(COLLECT_SRC) trace/collect_main.c)
-	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(STORE_LIBS)
+	$(SAY) "  LD $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(STORE_LIBS)
 ALL += $(BUILD)/acct-collect
 
 # What the tests of the collector drive it with; it writes with libacct.so's own ring writer.
 $(BUILD)/tests/fake_program: $(call objs,tests/support/fake_program.c trace/ring.c)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) $^ -o $@
+	$(SAY) "  LD $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@
 TEST_PROGRAMS += $(BUILD)/tests/fake_program
 
 COLLECT_OBJ := $(call objs,$(COLLECT_SRC))
 $(BUILD)/bench/bench_collector: $(call objs,bench/bench_collector.c trace/ring.c) $(COLLECT_OBJ)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) $^ -o $@ $(STORE_LIBS)
+	$(SAY) "  LD $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(STORE_LIBS)
 BENCHES += $(BUILD)/bench/bench_collector
 
 UNIT_ring_read = $(call objs,trace/ring.c trace/ring_read.c trace/event_table.c)
@@ -42,7 +45,8 @@ FUZZ_SECONDS ?= 60
 FUZZ_RING_SRC := tests/fuzz/fuzz_ring.c trace/ring.c trace/ring_read.c trace/collect_rows.c trace/collect_bind.c trace/collect_life.c trace/collect_text.c trace/collect_modules.c trace/collect_activity.c $(STORE_SRC)
 $(BUILD)/fuzz/fuzz_ring: $(FUZZ_RING_SRC) $(wildcard trace/*.h) trace/events.def $(BUILD)/gen/store_schema.h
 	@mkdir -p $(@D)
-	$(CLANG) $(CPPFLAGS_ALL) -std=c11 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined $(FUZZ_RING_SRC) -o $@ $(STORE_LIBS)
+	$(SAY) "  LD $@"
+	$(Q)$(CLANG) $(CPPFLAGS_ALL) -std=c11 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined $(FUZZ_RING_SRC) -o $@ $(STORE_LIBS)
 FUZZERS += $(BUILD)/fuzz/fuzz_ring
 TEST_PROGRAMS += $(BUILD)/fuzz/fuzz_ring
 
@@ -54,5 +58,6 @@ fuzz: $(FUZZERS)
 # Makes a file system look like NFS to the collector, for the tests.
 $(BUILD)/tests/nfs_shim.so: $(call objs,tests/support/nfs_shim.c)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) -shared $^ -o $@
+	$(SAY) "  LD $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) -shared $^ -o $@
 TEST_PROGRAMS += $(BUILD)/tests/nfs_shim.so

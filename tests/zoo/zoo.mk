@@ -26,7 +26,7 @@ LIBS_test_ptx_interp = $(PTX_LIBS)
 # Single instructions: a program that runs the entries of a PTX file.
 $(BUILD)/tests/ptx_exec: $(call objs,tests/support/ptx_exec.c) $(PTX_RUN)
 	@mkdir -p $(@D)
-	$(SAY) "  LINK $@"
+	$(SAY) "  LD $@"
 	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(PTX_LIBS)
 TEST_PROGRAMS += $(BUILD)/tests/ptx_exec
 UNIT_test_ptx_access_zoo = $(ZOO_OBJ) $(call objs,tests/zoo/zoo_interpret.c) $(PTX_OBJ) | $(ZOO_PTX)
@@ -38,6 +38,6 @@ $(BUILD)/obj/tests/support/ptx_exec_jit.o: tests/support/ptx_exec.c $(BUILD)/fla
 	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) $(CFLAGS) -DPTX_EXEC_JIT -c $< -o $@
 $(BUILD)/tests/ptx_exec_jit: $(BUILD)/obj/tests/support/ptx_exec_jit.o $(call objs,vgpu/vgpu_folder.c) $$(VGPU_JIT) $(PTX_RUN)
 	@mkdir -p $(@D)
-	$(SAY) "  LINK $@"
+	$(SAY) "  LD $@"
 	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(VGPU_JIT_LIBS) $(PTX_LIBS) -lpthread
 TEST_PROGRAMS += $(BUILD)/tests/ptx_exec_jit
