@@ -263,6 +263,9 @@ void jit_terminator(struct jit_gen *g, const struct ptx_block *block);
 LLVMBasicBlockRef jit_next_of(struct jit_gen *g, int32_t k); /* what runs after partial block k of the order */
 LLVMValueRef jit_guard(struct jit_gen *g, const struct ptx_instr *i, unsigned width);
 
+/* vgpu_jit_wait.c: only other threads can end the loop with this header */
+bool jit_waits(const struct jit_gen *g, int32_t header);
+
 /* vgpu_jit_function.c */
 void jit_instruction(struct jit_gen *g, const struct ptx_instr *i); /* with its guard */
 void jit_forget_registers(struct jit_gen *g);

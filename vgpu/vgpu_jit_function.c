@@ -75,6 +75,10 @@ static void make_block(struct jit_gen *g, int32_t k) {
     LLVMPositionBuilderAtEnd(g->b, g->body[b]);
     g->mask = g->mask_bits = NULL;
     if (g->u->lanes > 1) jit_mask(g);
+    if (g->u->lanes > 1 && jit_waits(g, b)) {
+        LLVMValueRef args[] = {g->frame, g->warp};
+        jit_host_call(g, offsetof(struct vgpu_host, yield), LLVMVoidTypeInContext(g->u->context), args, 2);
+    }
     for (int32_t i = block->first; i < block->end && !g->u->failed; i++)
         if (!(i == block->end - 1 && jit_ends_block(&g->f->instrs[i]))) jit_instruction(g, &g->f->instrs[i]);
     jit_terminator(g, block);

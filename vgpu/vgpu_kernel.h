@@ -34,6 +34,7 @@ struct vgpu_host {
     uint64_t (*clock)(struct vgpu_frame *frame); /* ns */
     /* bar.arrive: as barrier, but the warp goes on at once. `threads` is given. */
     void (*arrive)(struct vgpu_frame *frame, uint32_t warp, uint32_t id, uint32_t threads, uint32_t mask);
+    void (*yield)(struct vgpu_frame *frame, uint32_t warp); /* warp mode: it waits for what another warp writes */
 };
 
 /* A block under way. The runtime fills it; compiled code reads it only. Offsets are part of compiled code: a change

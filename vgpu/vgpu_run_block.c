@@ -150,6 +150,12 @@ static void barrier(struct vgpu_frame *frame, uint32_t warp, uint32_t id, uint32
     wait_at(frame, warp, id, threads, 0);
 }
 
+/* The warp can go on; others may run first. */
+static void yield(struct vgpu_frame *frame, uint32_t warp) {
+    struct vgpu_worker *w = frame->runtime;
+    go_on(w->fibers, &w->fibers->fiber[warp]);
+}
+
 static uint32_t barrier_count(struct vgpu_frame *frame, uint32_t warp, uint32_t id, uint32_t threads, uint32_t mask,
                               uint32_t predicate) {
     return wait_at(frame, warp, id, threads, (uint32_t)__builtin_popcount(mask & predicate));
@@ -294,4 +300,5 @@ const struct vgpu_host vgpu_host_calls = {.barrier = barrier,
                                           .allocate = allocate,
                                           .release = release_memory,
                                           .clock = clock_ns,
-                                          .arrive = arrive};
+                                          .arrive = arrive,
+                                          .yield = yield};

@@ -703,6 +703,36 @@ static int spread() {
     return 7;
 }
 
+// Two warps take turns, and each waits for the other by looking.
+__global__ void turns(unsigned *out, int rounds) {
+    __shared__ volatile int turn;
+    __shared__ volatile unsigned sum;
+    int warp = threadIdx.x / 32;
+    if (!threadIdx.x) turn = 0, sum = 1;
+    __syncthreads();
+    for (int r = 0; r < rounds; r++) {
+        while (turn != 2 * r + warp) {
+        }
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) {
+            sum = sum * 3 + warp;
+            __threadfence_block();
+            turn = turn + 1;
+        }
+        __syncwarp();
+    }
+    if (threadIdx.x == 32) *out = sum;
+}
+
+static int waiting() {
+    unsigned *x = (unsigned *)device_ints(1), got, want = 1;
+    for (int k = 0; k < 200; k++) want = want * 3 + k % 2;
+    turns<<<1, 64>>>(x, 100);
+    CHECK(cudaMemcpy(&got, x, sizeof got, cudaMemcpyDeviceToHost));
+    EXPECT(got == want);
+    return 7;
+}
+
 static const struct {
     const char *name;
     int (*run)();
@@ -737,7 +767,8 @@ static const struct {
              {"exit-amid-endless", exit_amid_endless},
              {"fork-amid-kernels", fork_amid_kernels},
              {"plugin", plugin},
-             {"spread", spread}};
+             {"spread", spread},
+             {"waiting", waiting}};
 
 int main(int argc, char **argv) {
     for (auto &c : cases)

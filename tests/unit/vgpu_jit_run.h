@@ -48,6 +48,11 @@ static void run_arrive(struct vgpu_frame *f, uint32_t warp, uint32_t id, uint32_
     run_s.arrived[id] += (uint32_t)__builtin_popcount(mask);
 }
 
+static void run_yield(struct vgpu_frame *f, uint32_t warp) {
+    (void)f;
+    swapcontext(&run_s.warp[warp], &run_s.main);
+}
+
 static uint32_t run_barrier_count(struct vgpu_frame *f, uint32_t warp, uint32_t id, uint32_t threads, uint32_t mask,
                                   uint32_t predicate) {
     run_s.votes[id] += (uint32_t)__builtin_popcount(predicate);
@@ -98,7 +103,8 @@ static const struct vgpu_host run_host = {.barrier = run_barrier,
                                           .allocate = run_allocate,
                                           .release = run_release,
                                           .clock = run_clock,
-                                          .arrive = run_arrive};
+                                          .arrive = run_arrive,
+                                          .yield = run_yield};
 
 static void run_entry(void) {
     uint32_t w = run_s.current;
