@@ -54,7 +54,7 @@ static cudaError_t check_shared(const struct vgpu_kernel *k, size_t dynamic) {
 }
 
 static cudaError_t check(const struct vgpu_kernel *k, const struct request *r) {
-    if (!fits(r->grid, r->block)) return cudaErrorInvalidConfiguration;
+    if (!fits(r->grid, r->block)) return cudaErrorInvalidValue; /* as the vendor's runtime 13 says */
     cudaError_t e = check_bounds(k->f, r->block);
     if (!e) e = check_shared(k, r->shared);
     if (!e && k->f->params && !r->args) e = cudaErrorInvalidValue;

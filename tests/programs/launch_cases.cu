@@ -322,12 +322,12 @@ static int limits() {
     struct {
         dim3 grid, block;
         int error;
-    } cases[] = {{dim3(1), dim3(1025), cudaErrorInvalidConfiguration},
-                 {dim3(1), dim3(32, 33), cudaErrorInvalidConfiguration},
-                 {dim3(1), dim3(1, 1, 65), cudaErrorInvalidConfiguration},
-                 {dim3(1, 65536), dim3(1), cudaErrorInvalidConfiguration},
-                 {dim3(0), dim3(1), cudaErrorInvalidConfiguration},
-                 {dim3(1), dim3(0), cudaErrorInvalidConfiguration},
+    } cases[] = {{dim3(1), dim3(1025), cudaErrorInvalidValue},
+                 {dim3(1), dim3(32, 33), cudaErrorInvalidValue},
+                 {dim3(1), dim3(1, 1, 65), cudaErrorInvalidValue},
+                 {dim3(1, 65536), dim3(1), cudaErrorInvalidValue},
+                 {dim3(0), dim3(1), cudaErrorInvalidValue},
+                 {dim3(1), dim3(0), cudaErrorInvalidValue},
                  {dim3(1, 65535), dim3(1), cudaSuccess},
                  {dim3(1), dim3(1024), cudaSuccess}};
     for (auto &c : cases) {
