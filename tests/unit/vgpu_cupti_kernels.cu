@@ -17,8 +17,13 @@ __global__ void rotate(float *x) {
 
 extern "C" {
 
-void launch_add_one(float *x, int n, cudaStream_t s) { add_one<<<dim3(4, 2, 1), dim3(32, 2, 1), 0, s>>>(x, n); }
-void launch_rotate(float *x) { rotate<<<1, 64, 64 * sizeof(float)>>>(x); }
-const void *function_add_one(void) { return reinterpret_cast<const void *>(add_one); }
-
+void launch_add_one(float *x, int n, cudaStream_t s) {
+    add_one<<<dim3(4, 2, 1), dim3(32, 2, 1), 0, s>>>(x, n);
+}
+void launch_rotate(float *x) {
+    rotate<<<1, 64, 64 * sizeof(float)>>>(x);
+}
+const void *function_add_one(void) {
+    return reinterpret_cast<const void *>(add_one);
+}
 }
