@@ -41,10 +41,9 @@ REF(reduce_redux) {
             low = v < low ? v : low, high = v > high ? v : high;
             signed_low = s < signed_low ? s : signed_low, signed_high = s > signed_high ? s : signed_high;
         }
-        for (int k = i; k < i + 32; k++)
-            U32P(1)
-            [k] = add ^ low * 3 ^ high * 5 ^ (uint32_t)signed_low * 7 ^ (uint32_t)signed_high * 11 ^ all * 13 ^
-                  any * 17 ^ odd * 19;
+        for (int k = i; k < i + 32; k++) U32P(1)
+        [k] = add ^ low * 3 ^ high * 5 ^ (uint32_t)signed_low * 7 ^ (uint32_t)signed_high * 11 ^ all * 13 ^ any * 17 ^
+              odd * 19;
     }
 }
 
