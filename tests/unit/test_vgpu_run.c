@@ -161,6 +161,17 @@ static void barrier_counts_predicates(void **state) {
     assert_int_equal(wrong, 0);
 }
 
+/* Of whichever block came to it first: there are several cores. */
+static void assert_told_of_a_block(unsigned blocks, const char *what) {
+    const char *told = strstr(heard(), "kernel test, block [");
+    unsigned block = blocks;
+    int n = 0;
+    assert_non_null(told);
+    assert_int_equal(sscanf(told, "kernel test, block [%u,0,0]: %n", &block, &n), 1);
+    assert_true(block < blocks);
+    assert_memory_equal(told + n, what, strlen(what));
+}
+
 static void half_waits(struct vgpu_frame *f, uint32_t warp) {
     f->host->barrier(f, warp, warp < 2 ? 0 : 1, 128, ~0u);
 }
@@ -170,7 +181,7 @@ static void deadlock_is_an_error(void **state) {
     uint32_t wrong = 0;
     listen();
     launch(NULL, half_waits, 4, 128, 0, NULL);
-    assert_non_null(strstr(heard(), "kernel test, block [0,0,0]: warp 0 waits at a barrier"));
+    assert_told_of_a_block(4, "warp 0 waits at a barrier");
     assert_int_equal(vgpu_refused, cudaErrorLaunchFailure);
     vgpu_refused = 0;
     launch(NULL, rounds, 4, 128, WARPS * 4, &wrong); /* the fibers begin anew */
@@ -199,13 +210,7 @@ static void bad_address_in_a_fiber(void **state) {
     for (int i = 0; i < 3; i++) {
         listen();
         launch(NULL, writes_to, 8, 160, 0, (void *)(uintptr_t)0x123450);
-        const char *text = heard(); /* of whichever block came to it first: two cores, eight blocks */
-        unsigned block = 8;
-        const char *told = strstr(text, "kernel test, block [");
-        assert_non_null(told);
-        assert_int_equal(sscanf(told, "kernel test, block [%u,0,0]: ", &block), 1);
-        assert_true(block < 8);
-        assert_non_null(strstr(told, ",0,0]: the device cannot reach address 0x123450"));
+        assert_told_of_a_block(8, "the device cannot reach address 0x123450");
         assert_int_equal(vgpu_refused, cudaErrorIllegalAddress);
         vgpu_refused = 0;
         launch(NULL, rounds, 4, 160, WARPS * 4, &wrong);
