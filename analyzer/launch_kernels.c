@@ -14,20 +14,25 @@ char *launch_demangle(const char *name) {
     return name && name[0] == '_' && name[1] == 'Z' ? __cxa_demangle(name, NULL, NULL, &status) : NULL;
 }
 
-/* ---- a signature without PTX ---- */
-
-/* "f<int>(float*, float const*)": where its arguments begin, or NULL. */
-static const char *arguments_of(const char *demangled) {
+size_t launch_name_length(const char *name) {
+    static const char hidden[] = "(anonymous namespace)", call[] = "operator()";
     int depth = 0;
-    const char *found = NULL;
-    for (const char *p = demangled; *p; p++) {
-        if (*p == '<') depth++;
-        if (*p == '>') depth--;
-        if (*p == '(' && !depth && !found && p > demangled) found = p + 1;
-        if (*p == ')' && found && p == found) found = NULL; /* "()::" of a lambda's place, or no arguments */
+    size_t n = 0;
+    while (name[n]) {
+        if (!strncmp(name + n, hidden, sizeof hidden - 1)) {
+            n += sizeof hidden - 1;
+        } else if (!strncmp(name + n, call, sizeof call - 1)) {
+            n += sizeof call - 1;
+        } else {
+            if (name[n] == '(' && !depth && n) break;
+            depth += (name[n] == '<' || name[n] == '{') - ((name[n] == '>' || name[n] == '}') && depth);
+            n++;
+        }
     }
-    return found;
+    return n;
 }
+
+/* ---- a signature without PTX ---- */
 
 static char letter_of(const char *type, size_t n) {
     if (n && type[n - 1] == '*') return n >= 6 && !memcmp(type + n - 6, "const*", 6) ? 'c' : 'p';
@@ -56,7 +61,8 @@ char *launch_signature(const char *demangled, int count) {
     if (!letters) return NULL;
     memset(letters, '?', (size_t)count);
     letters[count] = 0;
-    const char *p = demangled ? arguments_of(demangled) : NULL;
+    const char *p = demangled ? demangled + launch_name_length(demangled) : NULL;
+    if (p) p = *p ? p + 1 : NULL;
     for (int i = 0; p && i < count; i++) {
         int depth = 0;
         const char *from = p;

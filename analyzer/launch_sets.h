@@ -44,6 +44,10 @@ int launch_sets_of(struct launch_sets *s, const struct launch_call *call, const 
 /* A mangled name as people write it: malloc'ed, or NULL where it is none (a C name). */
 char *launch_demangle(const char *name);
 
+/* Characters of a demangled name in front of its arguments, all of them where it has none: "(anonymous namespace)" and
+ * "operator()" are no arguments. */
+size_t launch_name_length(const char *name);
+
 /* Fills kernel.demangled. */
 int launch_name_kernels(sqlite3 *db, char *err, size_t err_len);
 

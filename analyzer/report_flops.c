@@ -59,6 +59,7 @@ static int load_sums(struct report *r, char *err, size_t err_len) {
         if (format < 0) format = PEAK_FORMATS;
         book(&r->flops, phase, matmul, format, flops, uncounted);
         if (phase == PHASE_EVALUATION && !matmul) r->flops.phase[PHASE_EVALUATION] += flops; /* all of evaluation */
+        if (phase == PHASE_EVALUATION) r->flops.uncounted_evaluation += uncounted;
         if (step) book(&step->flops, phase, matmul, format, flops, uncounted);
     }
     return report_rows_end(r, st, rc, err, err_len);

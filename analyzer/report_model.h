@@ -37,6 +37,7 @@ struct report_flops {
     __int128 other;
     __int128 phase[REPORT_PHASES];      /* matrix products */
     int64_t uncounted_gemm, uncounted;  /* ops without a count; gemm, other are then lower bounds */
+    int64_t uncounted_evaluation;       /* of `uncounted`, in evaluation; in the run's sums alone */
     double by_format[PEAK_FORMATS + 1]; /* matrix products less recompute; the last: in a format without a name here */
     double recompute_by_format[PEAK_FORMATS + 1];
 };

@@ -1,4 +1,5 @@
 #include "analyzer/report_print.h"
+#include "analyzer/launch_sets.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -72,7 +73,8 @@ static void print_totals(struct emitter *e, const struct report *r) {
     emit_int(e, "allocations", "allocations", UNIT_NONE, r->allocations);
     emit_int(e, "dropped", "calls lost", UNIT_NONE, r->dropped);
     flops_or_null(e, "flops", "FLOPs", r->flops.gemm + r->flops.other, r->flops.uncounted);
-    emit_int(e, "flops_evaluation", "FLOPs of evaluation", UNIT_FLOPS, r->flops.phase[PHASE_EVALUATION]);
+    flops_or_null(e, "flops_evaluation", "FLOPs of evaluation", r->flops.phase[PHASE_EVALUATION],
+                  r->flops.uncounted_evaluation);
     emit_int(e, "peak_bytes", NULL, UNIT_BYTES, r->memory.peak_bytes);
     emit_real(e, "counted_time_share", r->busy_ns ? "device time counted" : NULL, UNIT_SHARE, r->counted_time_share);
     emit_end(e);
@@ -230,29 +232,9 @@ static void print_steps(struct emitter *e, const struct report *r) {
 
 /* ---- the rest ---- */
 
-/* Characters of a demangled name in front of its arguments; "(anonymous namespace)" and "operator()" are no arguments.
- */
-static size_t name_length(const char *name) {
-    static const char hidden[] = "(anonymous namespace)", call[] = "operator()";
-    int depth = 0;
-    size_t n = 0;
-    while (name[n]) {
-        if (!strncmp(name + n, hidden, sizeof hidden - 1)) {
-            n += sizeof hidden - 1;
-        } else if (!strncmp(name + n, call, sizeof call - 1)) {
-            n += sizeof call - 1;
-        } else {
-            if (name[n] == '(' && !depth && n) break;
-            depth += (name[n] == '<' || name[n] == '{') - ((name[n] == '>' || name[n] == '}') && depth);
-            n++;
-        }
-    }
-    return n;
-}
-
 void report_short_name(const char *name, char *out, size_t room) {
     if (!strncmp(name, "void ", 5)) name += 5; /* what a template returns */
-    size_t n = name_length(name);
+    size_t n = launch_name_length(name);
     snprintf(out, room, "%.*s%s", n > 60 ? 57 : (int)n, name, n > 60 ? "..." : "");
 }
 

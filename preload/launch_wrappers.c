@@ -48,8 +48,8 @@ void __cudaUnregisterFatBinary(void **handle) {
     hook_nest(-1);
 }
 
-cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *host) {
-    __typeof__(&__cudaGetKernel) real = REAL(__cudaGetKernel);
+/* The handle that the runtime gives out for a host function: a launch may name either. */
+static cudaError_t get_kernel(__typeof__(&cudaGetKernel) real, cudaKernel_t *kernel, const void *host) {
     if (!real) return cudaErrorSharedObjectSymbolNotFound;
     hook_nest(1);
     cudaError_t r = real(kernel, host);
@@ -58,14 +58,12 @@ cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *host) {
     return r;
 }
 
+cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *host) {
+    return get_kernel(REAL(__cudaGetKernel), kernel, host);
+}
+
 cudaError_t cudaGetKernel(cudaKernel_t *kernel, const void *host) {
-    __typeof__(&cudaGetKernel) real = REAL(cudaGetKernel);
-    if (!real) return cudaErrorSharedObjectSymbolNotFound;
-    hook_nest(1);
-    cudaError_t r = real(kernel, host);
-    if (r == cudaSuccess && wanted()) kernels_note_handle(*kernel, host);
-    hook_nest(-1);
-    return r;
+    return get_kernel(REAL(cudaGetKernel), kernel, host);
 }
 
 cudaError_t cudaLibraryUnload(cudaLibrary_t library) {

@@ -97,6 +97,17 @@ def test_without_ptx_const_says_what_is_read(tmp_path):
         ['saxpy(int, float, float const*, float*)', 'g(unsigned long long, float*)']
 
 
+@pytest.mark.parametrize('name', ['_ZN12_GLOBAL__N_15saxpyEifPKfPf', '_ZN2at12_GLOBAL__N_15saxpyEifPKfPf', '_ZN1SclEifPKfPf',
+                                  '_Z5saxpyIZ4mainEUlvE_EvifPKfPf'])
+def test_the_arguments_of_a_signature_are_the_last_parentheses(tmp_path, name):
+    """(anonymous namespace)::saxpy, at::(anonymous namespace)::saxpy, S::operator(), saxpy<main::{lambda()#1}>: parentheses before them are no arguments."""
+    t = maker(tmp_path)
+    i = t.launch_kernel(t.kernel(name, SAXPY_PARAMS), struct.pack('<ifQQ', 32, 1.0, A, B))
+    db = analysed(t)
+    assert db.execute('SELECT demangled FROM kernel').fetchone()[0].endswith('(int, float, float const*, float*)')
+    assert buffers(db, i) == {'2': (A, None, 'r'), '3': (B, None, '?')}
+
+
 def test_ptx_that_cannot_be_read_is_as_none(tmp_path):
     t = maker(tmp_path)
     i = t.launch_kernel(t.kernel('saxpy', SAXPY_PARAMS, '.version 8.0\nthis is no PTX'), struct.pack('<ifQQ', 32, 1.0, A, B))

@@ -213,6 +213,16 @@ def test_evaluation_is_in_no_step(tmp_path):
     assert j['steps'][0]['flops']['total'] == 10**6
 
 
+def test_evaluation_by_kernels_that_are_not_counted_is_not_known(tmp_path):
+    t = simple(tmp_path / 'a.db')
+    t.step(0, 0, 10**6, [('forward', 'fp32', 10**6, 1)])
+    t.cost(t.op(), None, 'evaluation', 'fp32', 3 * 10**6, 1)
+    t.cost(t.op(), None, 'evaluation', None, None, 0)
+    j = report(t.close())
+    assert j['totals']['flops_evaluation'] is None and j['totals']['flops'] is None
+    assert j['steps'][0]['flops']['total'] == 10**6
+
+
 # ---- conventions -----------------------------------------------------------------------------------------------------------
 
 def linear(path, D=256, L=6, B=32, seconds=1e-3):
