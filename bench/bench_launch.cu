@@ -5,11 +5,7 @@
  * tying what the device does to the call. On the virtual GPU (BUILD/vgpu), or whatever CUDA runtime LD_LIBRARY_PATH
  * names. Goal: below 300 ns more. */
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
+#include "bench/bench_preloaded.h"
 
 #define BATCHES 201
 #define LAUNCHES 200
@@ -23,32 +19,16 @@ __global__ void eight(float *a, float *b, float *c, float *d, long n, long m, do
 typedef cudaError_t launch_fn(cudaKernel_t, dim3, dim3, void **, size_t, cudaStream_t);
 extern "C" cudaError_t __cudaLaunchKernel(cudaKernel_t, dim3, dim3, void **, size_t, cudaStream_t);
 
-static double seconds() {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double batch(launch_fn *launch, cudaKernel_t kernel, void **args) {
-    double start = seconds();
+    double start = bench_seconds();
     for (int i = 0; i < LAUNCHES; i++)
         if (launch(kernel, dim3(1), dim3(1), args, 0, 0) != cudaSuccess) {
             printf("the launch failed: %s\n", cudaGetErrorString(cudaGetLastError()));
             exit(1);
         }
-    double ns = (seconds() - start) * 1e9 / LAUNCHES;
+    double ns = (bench_seconds() - start) * 1e9 / LAUNCHES;
     if (cudaDeviceSynchronize() != cudaSuccess) exit(1);
     return ns;
-}
-
-static double median(double *v) {
-    qsort(v, BATCHES, sizeof *v, ascending);
-    return v[BATCHES / 2];
 }
 
 static void compare(const char *what, launch_fn *direct, const void *function, void **args) {
@@ -65,7 +45,7 @@ static void compare(const char *what, launch_fn *direct, const void *function, v
         if (!(b % 2)) bare[b] = batch(direct, kernel, args);
         usleep(getenv("BENCH_SHORT") ? 1000 : 5000); /* the collector gets even */
     }
-    double a = median(bare), b = median(recorded);
+    double a = bench_median(bare, BATCHES), b = bench_median(recorded, BATCHES);
     printf("%s: %.0f ns, recorded %.0f ns: %.0f ns more a launch\n", what, a, b, b - a);
     printf("%s, recorded / the runtime's own: ratio %.2f\n", what, b / a);
 }
@@ -89,26 +69,10 @@ static int measure(const char *how) {
     return 0;
 }
 
-/* BUILD, from BUILD/bench/bench_launch; 0: not found. */
-static int build_folder(char *out, size_t size) {
-    ssize_t n = readlink("/proc/self/exe", out, size - 1);
-    if (n <= 0) return 0;
-    out[n] = 0;
-    for (int i = 0; i < 2; i++) {
-        char *slash = strrchr(out, '/');
-        if (!slash) return 0;
-        *slash = 0;
-    }
-    return 1;
-}
-
 int main(int argc, char **argv) {
-    char build[2048], path[8192], trace[] = "/tmp/acct-bench-XXXXXX", command[8192];
-    const char *given = getenv("LD_LIBRARY_PATH");
+    char build[2048], trace[] = "/tmp/acct-bench-XXXXXX", command[8192];
     if (argc > 1 && !strcmp(argv[1], "measure")) return measure(argc > 2 ? argv[2] : "");
-    if (!build_folder(build, sizeof build) || !mkdtemp(trace)) return 1;
-    snprintf(path, sizeof path, "%s%s%s/vgpu", given ? given : "", given ? ":" : "", build);
-    setenv("LD_LIBRARY_PATH", path, 1);
+    if (!bench_find_build(build, sizeof build) || !mkdtemp(trace)) return 1;
     int status = 0;
     for (int times = 0; times < 2; times++) {
         const char *cupti = times ? "auto" : "off";

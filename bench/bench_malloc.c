@@ -4,11 +4,7 @@
  * names. */
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
+#include "bench/bench_preloaded.h"
 
 #define BATCHES 201
 #define PAIRS 500
@@ -16,28 +12,12 @@
 typedef cudaError_t malloc_fn(void **, size_t);
 typedef cudaError_t free_fn(void *);
 
-static double seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double batch(malloc_fn *allocate, free_fn *release) {
     void *p;
-    double start = seconds();
+    double start = bench_seconds();
     for (int i = 0; i < PAIRS; i++)
         if (allocate(&p, 4096) || release(p)) exit(1);
-    return (seconds() - start) * 1e9 / PAIRS;
-}
-
-static double median(double *v) {
-    qsort(v, BATCHES, sizeof *v, ascending);
-    return v[BATCHES / 2];
+    return (bench_seconds() - start) * 1e9 / PAIRS;
 }
 
 /* Pauses between the batches let the collector get even: a training program does not allocate without end either, and
@@ -59,32 +39,16 @@ static int measure(void) {
         if (!(b % 2)) bare[b] = batch(allocate, release);
         usleep(getenv("BENCH_SHORT") ? 1000 : 10000);
     }
-    double a = median(bare), b = median(recorded);
+    double a = bench_median(bare, BATCHES), b = bench_median(recorded, BATCHES);
     printf("cudaMalloc + cudaFree: %.0f ns, recorded %.0f ns: %.0f ns more a pair\n", a, b, b - a);
     printf("recorded pair / the runtime's own: ratio %.2f\n", b / a);
     return 0;
 }
 
-/* BUILD, from BUILD/bench/bench_malloc; 0: not found. */
-static int build_folder(char *out, size_t size) {
-    ssize_t n = readlink("/proc/self/exe", out, size - 1);
-    if (n <= 0) return 0;
-    out[n] = 0;
-    for (int i = 0; i < 2; i++) {
-        char *slash = strrchr(out, '/');
-        if (!slash) return 0;
-        *slash = 0;
-    }
-    return 1;
-}
-
 int main(int argc, char **argv) {
-    char build[2048], path[8192], trace[] = "/tmp/acct-bench-XXXXXX", command[4096];
-    const char *given = getenv("LD_LIBRARY_PATH");
+    char build[2048], trace[] = "/tmp/acct-bench-XXXXXX", command[4096];
     if (argc > 1 && !strcmp(argv[1], "measure")) return measure();
-    if (!build_folder(build, sizeof build) || !mkdtemp(trace)) return 1;
-    snprintf(path, sizeof path, "%s%s%s/vgpu", given ? given : "", given ? ":" : "", build);
-    setenv("LD_LIBRARY_PATH", path, 1);
+    if (!bench_find_build(build, sizeof build) || !mkdtemp(trace)) return 1;
     snprintf(command, sizeof command, "LD_PRELOAD='%s/libacct.so' ACCT_OUTPUT=%s/t.db '%s' measure", build, trace,
              argv[0]);
     int status = system(command);

@@ -41,10 +41,10 @@ $(BUILD)/bench/bench_malloc: $(call objs,bench/bench_malloc.c)
 
 # A program as nvcc makes it; its runtime comes by LD_LIBRARY_PATH.
 BENCHES += $(BUILD)/bench/bench_launch
-$(BUILD)/bench/bench_launch: bench/bench_launch.cu
+$(BUILD)/bench/bench_launch: bench/bench_launch.cu bench/bench_preloaded.h
 	@mkdir -p $(@D)
 	$(SAY) "  NVCC $<"
-	$(Q)$(NVCC) -O2 -cudart shared -gencode arch=compute_80,code=compute_80 $< -o $@
+	$(Q)$(NVCC) -O2 -cudart shared -gencode arch=compute_80,code=compute_80 -I. $< -o $@
 
 # Programs of the tests as nvcc makes them: by each of its ways to pack PTX, linked device code, and a plug-in.
 CAPTURE_NVCC = $(NVCC) -cudart shared -gencode arch=compute_80,code=compute_80 -gencode arch=compute_90,code=sm_90
