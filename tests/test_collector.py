@@ -217,10 +217,10 @@ def test_texts_that_cannot_be_had_say_why(here, tmp_path):
 
 
 def test_a_text_that_misses_a_piece(here, tmp_path):
-    """The blob ring holds 4 KiB and the collector is not awake: later pieces find it full."""
+    """The first piece is larger than the blob ring, whenever the collector looks; the second one arrives."""
     text = os.urandom(9000)
     (tmp_path / 'f').write_bytes(text)
-    fake(here, 'pieces', tmp_path / 'f', 9000, 3000, 'exit', 0, env={'FAKE_BLOB': '4096'})
+    fake(here, 'pieces', tmp_path / 'f', 9000, 6000, 'exit', 0, env={'FAKE_BLOB': '4096'})
     db = only_trace(here)
     assert sql(db, 'SELECT hash, why FROM module') == [(None, 'its text did not arrive')]
     assert sql(db, 'SELECT sum(texts) FROM lost')[0][0] > 0
