@@ -154,10 +154,12 @@ def test_cache_that_cannot_be_written(tmp_path):
 
 
 def test_no_product_exceeds_the_peak(tmp_path):
-    ratios = []
-    for i in range(3):  # on a machine that is busy with other things one measurement may fall into a bad moment
-        peak = describe(tmp_path / str(i))[0]['fp32']
-        ratios.append(float(program('vgpu_cases', 'rate').stdout) / peak)
-        if 0.2 < ratios[-1] <= 1.02:
+    """The machine's speed changes while it runs: a measurement of the peak before the products and one after them, both
+    at the same speed only by chance, so several tries; a peak that products really exceed fails in all of them."""
+    peaks, rates = [describe(tmp_path / '0')[0]['fp32']], []
+    for i in range(1, 6):
+        rates.append(float(program('vgpu_cases', 'rate').stdout))
+        peaks.append(describe(tmp_path / str(i))[0]['fp32'])
+        if 0.2 < rates[-1] / max(peaks[-2:]) <= 1.02:
             return
-    assert not ratios
+    assert not (peaks, rates)
