@@ -12,7 +12,7 @@
 #define ANYWHERE static inline
 #endif
 
-enum rng_purpose { RNG_WEIGHTS, RNG_WINDOWS };
+enum rng_purpose { RNG_WEIGHTS, RNG_WINDOWS, RNG_EVALUATION, RNG_SAMPLE };
 
 /* Element i of the splitmix64 sequence that starts at `key`. */
 ANYWHERE uint64_t rng_bits(uint64_t key, uint64_t i) {

@@ -3,19 +3,21 @@
 #ifndef TRAIN_MODEL_KIND_H
 #define TRAIN_MODEL_KIND_H
 
-#include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 #include <stdio.h>
 
+#include "sample_app/optimizer.h"
+#include "sample_app/products.h"
 #include "sample_app/text_batches.h"
 #include "sample_app/train_options.h"
 
 /* The head of every model. */
 struct model {
     cudaStream_t stream;
-    cublasHandle_t cublas;
-    float loss; /* of the last forward pass; there when the stream is idle */
+    struct products products;
+    struct trained trained;
+    float loss; /* of the last forward pass; there when kind->finish returns */
 };
 
 struct model_kind {
@@ -23,22 +25,24 @@ struct model_kind {
     const char *window_option; /* the option that a window of text grows with */
 
     struct batch_form (*batch_form)(const struct train_options *o);
-    int64_t (*units)(const struct train_options *o); /* in a step */
+    int64_t (*units)(const struct train_options *o); /* in a micro-batch */
     struct model *(*create)(const struct train_options *o);
     void (*destroy)(struct model *m);
 
     void (*print_shape)(const struct model *m); /* one line: sizes, parameters, FLOPs */
-    int64_t (*parameters)(const struct model *m);
-    int64_t (*flops)(const struct model *m); /* of the matrix products of one step */
+    int64_t (*flops)(const struct model *m);    /* of the matrix products of one step, recomputation left out */
 
-    void (*begin)(struct model *m, const void *batch); /* the batch goes to the device, gradients are cleared */
-    void (*forward)(struct model *m);                  /* the loss too */
-    void (*backward)(struct model *m);
-    void (*update)(struct model *m, const struct train_options *o, int64_t step);
+    /* The loss of a batch (a slot of the form, on the device), and all that backward needs. `gradient_scale`: what the
+     * gradient of the loss is multiplied by (1 / micro-batches, and the loss scale); 0: no backward pass follows. */
+    void (*forward)(struct model *m, const void *batch, float gradient_scale);
+    void (*backward)(struct model *m, const void *batch); /* gradients are added to */
+    /* An update without kernels of ours, if the model has one for these options; else NULL is called (optimizer.h). */
+    bool (*update)(struct model *m, const struct train_options *o);
     /* The loss is in m->loss when this returns: waits for the stream. */
     void (*finish)(struct model *m);
-    /* Write the batch, the parameters and their gradients: a line of text, then raw numbers. 0, or -1 with errno. */
-    int (*dump)(struct model *m, int64_t step, FILE *file);
+    /* What follows a text of `length` tokens (device memory, (1, T), the first `length` count): the logits of the token
+     * after it, float (V), on the host; waits. NULL: a model without tokens. */
+    void (*predict)(struct model *m, const int *tokens, int length, float *logits);
 };
 
 extern const struct model_kind linear_kind, gpt_kind;

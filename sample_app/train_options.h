@@ -6,16 +6,28 @@
 
 enum model_choice { MODEL_GPT, MODEL_LINEAR };
 enum dtype_choice { DTYPE_FP32, DTYPE_TF32, DTYPE_BF16, DTYPE_FP16, DTYPE_FP8 };
-enum optimizer_choice { OPTIMIZER_SGD, OPTIMIZER_MOMENTUM, OPTIMIZER_ADAMW };
+enum optimizer_choice {
+    OPTIMIZER_SGD,
+    OPTIMIZER_MOMENTUM,
+    OPTIMIZER_RMSPROP,
+    OPTIMIZER_ADAGRAD,
+    OPTIMIZER_ADAM,
+    OPTIMIZER_ADAMW
+};
 enum init_choice { INIT_SCALED, INIT_UNSCALED };
-enum alloc_choice { ALLOC_TENSOR, ALLOC_CLASS };
+enum alloc_choice { ALLOC_TENSOR, ALLOC_CLASS, ALLOC_STEP, ALLOC_POOL };
+enum recompute_choice { RECOMPUTE_NONE, RECOMPUTE_FULL };
+enum zero_grad_choice { ZERO_GRAD_ZERO, ZERO_GRAD_NONE };
 
 struct train_options {
-    int64_t model, dtype, optimizer, init, alloc; /* of the enums above */
-    int64_t layers, dim, heads, seq, batch, steps, seed, print_every, dump_step;
+    int64_t model, dtype, optimizer, init, alloc, recompute, zero_grad; /* of the enums above */
+    int64_t layers, dim, heads, seq, batch, vocab, steps, accum, seed, print_every, dump_step;
+    int64_t eval_every, eval_batches, save_every; /* 0: never */
     double lr, momentum, weight_decay;
-    const char *data, *truth, *dump_gradients; /* paths, in argv; NULL: not asked for */
-    int64_t untied, show_activations;          /* flags */
+    double clip;       /* largest global norm of the gradients; 0: no clipping */
+    double loss_scale; /* 0: dynamic; 1: none */
+    const char *data, *truth, *dump_gradients, *save, *resume; /* paths, in argv; NULL: not asked for */
+    int64_t untied, show_activations, show_dtypes, sample;     /* flags */
 };
 
 /* The model's defaults, changed by argv. --help prints and exits 0; anything wrong prints one line and exits 2. */
