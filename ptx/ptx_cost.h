@@ -1,0 +1,48 @@
+/* What a launch costs, from its PTX, without running it: operations by type, bytes by space. Grid, block and scalar
+ * arguments are known, contents of memory are not. The rules of counting are those of ptx_opcodes.def (a multiply-add
+ * is 2, add, mul, min, sqrt, ex2, … 1, conversions, moves and comparisons 0; packed half types count both halves; mma
+ * 2·m·n·k); an instruction counts once for each thread that executes it (not predicated off). */
+#ifndef ACCT_PTX_COST_H
+#define ACCT_PTX_COST_H
+
+#include "ptx/ptx.h"
+
+enum ptx_cost_type { PTX_COST_FP64, PTX_COST_FP32, PTX_COST_FP16, PTX_COST_BF16, PTX_COST_OTHER, PTX_COST_TYPES };
+enum ptx_cost_space {
+    PTX_COST_GLOBAL, /* through generic addresses too, where they can only be global */
+    PTX_COST_SHARED,
+    PTX_COST_LOCAL,
+    PTX_COST_CONST,
+    PTX_COST_PARAM,
+    PTX_COST_GENERIC, /* a generic address that could be of several spaces */
+    PTX_COST_SPACES
+};
+
+enum ptx_cost_grade {
+    PTX_COST_EXACT, /* every executed path is decided by launch constants: lo == hi in all counts, and they are right */
+    PTX_COST_SAMPLED, /* counted on some blocks and scaled: lo == hi, an estimate */
+    PTX_COST_BOUND    /* a branch depends on data: the true count lies in [lo, hi] */
+};
+
+/* Of the whole launch. hi INT64_MAX: no upper bound is known (a loop that depends on data). */
+struct ptx_count {
+    int64_t lo, hi;
+};
+
+struct ptx_cost {
+    enum ptx_cost_grade grade;
+    struct ptx_count flops[PTX_COST_TYPES];  /* floating point outside matrix units; OTHER: fp8, tf32 and the like */
+    struct ptx_count matrix[PTX_COST_TYPES]; /* mma, wmma, wgmma: by the type of the factors */
+    struct ptx_count integer_ops;            /* add, mul, mad (2), shifts, logic, min, max … on integers */
+    struct ptx_count loaded[PTX_COST_SPACES], stored[PTX_COST_SPACES]; /* bytes; an atomic (not red) loads and stores */
+    struct ptx_count atomics;                                          /* executed by threads: atom and red */
+    struct ptx_count instructions;
+    char why[160]; /* not exact: the first reason, with its line */
+};
+
+/* 0, or -1: no memory, the function has no body or an instruction that is unknown (said in out->why). `params`:
+ * entry->param_bytes of them; NULL: not known, which mostly makes a bound. */
+int ptx_cost_launch(const struct ptx_module *module, const struct ptx_function *entry, const uint32_t grid[3],
+                    const uint32_t block[3], uint32_t dynamic_shared, const void *params, struct ptx_cost *out);
+
+#endif
