@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* E4M3 and E5M2: the two of fp8. */
-enum number_format { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16, FORMAT_E4M3, FORMAT_E5M2, FORMAT_INT32 };
+/* E4M3 and E5M2: the two of fp8. BYTE: what has a form of its own, as a batch. */
+enum number_format { FORMAT_FP32, FORMAT_BF16, FORMAT_FP16, FORMAT_E4M3, FORMAT_E5M2, FORMAT_INT32, FORMAT_BYTE };
 
 /* Elements in the format of the run, which --dtype chooses: parameters, activations and the gradients of activations
  * are such. fp32 (fp32, tf32), bf16 (bf16, fp8), fp16. Statistics, losses, gradients of parameters, master weights and

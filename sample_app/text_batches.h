@@ -7,6 +7,7 @@
 #define TRAIN_TEXT_BATCHES_H
 
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,6 +39,8 @@ struct text_batches; /* text_batches.c */
 struct text text_open(const char *path, int vocabulary, size_t window, const char *option);
 /* Token i; ends the program with file and offset if it is not below the vocabulary. */
 int text_token(const struct text *text, uint64_t i);
+/* Tokens of the training windows' part: the whole, or what is before the last tenth. */
+uint64_t text_training_tokens(const struct text *text, bool evaluation);
 void text_close(struct text *text);
 
 /* `alloc`: of enum alloc_choice, for the slots on the device (class "input"). */

@@ -2,6 +2,8 @@
 #ifndef TRAIN_OPTIONS_H
 #define TRAIN_OPTIONS_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum model_choice { MODEL_GPT, MODEL_LINEAR };
@@ -32,6 +34,11 @@ struct train_options {
 
 /* The model's defaults, changed by argv. --help prints and exits 0; anything wrong prints one line and exits 2. */
 struct train_options train_options_parse(int argc, char **argv);
+
+/* Option i of the table: its name ("--dim"; NULL past the last), and in `value` what it is in this run, as on the
+ * command line; "" if it has no meaning with the model or was not given. `decides`: it decides the numbers of the run,
+ * so that one that goes on from a checkpoint must have it alike. */
+const char *train_options_text(const struct train_options *o, int i, char *value, size_t value_bytes, bool *decides);
 
 /* As on the command line. */
 const char *optimizer_name(int64_t optimizer);
