@@ -1,13 +1,13 @@
-# train: C and CUDA kernels, linked with the shared CUDA runtime and cuBLAS, no RPATH, so that LD_LIBRARY_PATH chooses the
-# libraries.
+# train: C and CUDA kernels, linked with the shared CUDA runtime, cuBLAS and cuBLASLt, no RPATH, so that LD_LIBRARY_PATH
+# chooses the libraries.
 TRAIN_OBJ := $(call objs,$(wildcard sample_app/*.c))
 $(TRAIN_OBJ): ROOM_CFLAGS = -isystem $(CUDA_INC)
 
 # PTX for compute_80, which a newer device and the virtual GPU compile, and machine code for sm_80 and sm_90. The C++ that
 # nvcc puts around the kernels must not need libstdc++.
 TRAIN_CUBIN := -gencode arch=compute_80,code=[compute_80,sm_80] -gencode arch=compute_90,code=sm_90
-TRAIN_KERNELS := $(BUILD)/obj/sample_app/gpt_kernels.o
-$(TRAIN_KERNELS): sample_app/gpt_kernels.cu sample_app/room.mk
+TRAIN_KERNELS := $(patsubst %.cu,$(BUILD)/obj/%.o,$(wildcard sample_app/*.cu))
+$(TRAIN_KERNELS): $(BUILD)/obj/%.o: %.cu sample_app/room.mk
 	@mkdir -p $(@D)
 	$(SAY) "  NVCC $<"
 	$(Q)$(NVCC) -I. -std=c++17 -Xcompiler -Wall,-Wextra,-fPIC,-fno-exceptions,-fno-threadsafe-statics $(TRAIN_CUBIN) -MMD -MF $(@:.o=.d) -MP -c $< -o $@
@@ -15,5 +15,5 @@ $(TRAIN_KERNELS): sample_app/gpt_kernels.cu sample_app/room.mk
 $(BUILD)/train: $(TRAIN_OBJ) $(TRAIN_KERNELS)
 	@mkdir -p $(@D)
 	$(SAY) "  LD $@"
-	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ -L$(CUDA_LIB) -l:libcudart.so.13 -l:libcublas.so.13 -Wl,--allow-shlib-undefined -lm
+	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ -L$(CUDA_LIB) -l:libcudart.so.13 -l:libcublas.so.13 -l:libcublasLt.so.13 -Wl,--allow-shlib-undefined -lm
 ALL += $(BUILD)/train
