@@ -2,6 +2,13 @@
 //
 // Three shapes of kernel: one thread for each element; one warp for each row (layernorm, softmax); one block for 32
 // columns or one row (sums over rows, cross-entropy). No atomics: every sum has a fixed order.
+//
+// E is the element type of the run's format: float, __nv_bfloat16 or __half. Arithmetic is in float: float(x[i]) reads
+// an element, and an assignment to one rounds, to nearest even.
+#include <assert.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include "sample_app/counter_rng.h"
 #include "sample_app/gpt_kernels.h"
 
@@ -56,12 +63,12 @@ static __device__ float block_max(float x, float *partial) {
 
 // ---- initialisation --------------------------------------------------------------------------------------------
 
-__global__ void init_normal_kernel(float *w, int n, float std, uint64_t key) {
+template <typename E> __global__ void init_normal_kernel(E *w, int n, float std, uint64_t key) {
     int i = thread_index();
-    if (i < n) w[i] = (float)(std * rng_normal(key, i));
+    if (i < n) w[i] = float(std * rng_normal(key, i));
 }
 
-__global__ void fill_kernel(float *w, int n, float value) {
+template <typename E> __global__ void fill_kernel(E *w, int n, float value) {
     int i = thread_index();
     if (i < n) w[i] = value;
 }
@@ -69,26 +76,28 @@ __global__ void fill_kernel(float *w, int n, float value) {
 // ---- embedding -------------------------------------------------------------------------------------------------
 
 // A block for each position of the batch.
-__global__ void embed_kernel(float *out, const int *tokens, const float *wte, const float *wpe, int T, int C) {
+template <typename E>
+__global__ void embed_kernel(E *out, const int *tokens, const E *wte, const E *wpe, int T, int C) {
     int row = blockIdx.x;
     out += (size_t)row * C;
     wte += (size_t)tokens[row] * C;
     wpe += (size_t)(row % T) * C;
-    for (int c = threadIdx.x; c < C; c += blockDim.x) out[c] = wte[c] + wpe[c];
+    for (int c = threadIdx.x; c < C; c += blockDim.x) out[c] = float(wte[c]) + float(wpe[c]);
 }
 
 // A thread for each element of dwpe (T, C), over the batch.
-__global__ void embed_positions_backward_kernel(float *dwpe, const float *dout, int B, int TC) {
+template <typename E> __global__ void embed_positions_backward_kernel(float *dwpe, const E *dout, int B, int TC) {
     int i = thread_index();
     if (i >= TC) return;
     float sum = 0;
-    for (int b = 0; b < B; b++) sum += dout[(size_t)b * TC + i];
+    for (int b = 0; b < B; b++) sum += float(dout[(size_t)b * TC + i]);
     dwpe[i] += sum;
 }
 
 // A block for each token v of the vocabulary, a thread for each channel. The lanes of a warp look at 32 positions at
 // once, and then add up those that hold v, the first position first.
-__global__ void embed_tokens_backward_kernel(float *dwte, const float *dout, const int *tokens, int N, int C) {
+template <typename E>
+__global__ void embed_tokens_backward_kernel(float *dwte, const E *dout, const int *tokens, int N, int C) {
     int v = blockIdx.x, c = blockIdx.y * blockDim.x + threadIdx.x;
     float sum = 0;
     for (int first = 0; first < N; first += WARP) {
@@ -96,7 +105,7 @@ __global__ void embed_tokens_backward_kernel(float *dwte, const float *dout, con
         unsigned hits = __ballot_sync(ALL, position < N && tokens[position] == v);
         for (; hits; hits &= hits - 1) {
             int row = first + __ffs(hits) - 1;
-            if (c < C) sum += dout[(size_t)row * C + c];
+            if (c < C) sum += float(dout[(size_t)row * C + c]);
         }
     }
     if (c < C) dwte[(size_t)v * C + c] += sum;
@@ -105,19 +114,20 @@ __global__ void embed_tokens_backward_kernel(float *dwte, const float *dout, con
 // ---- layernorm -------------------------------------------------------------------------------------------------
 
 // A warp for each row.
-__global__ void layernorm_kernel(float *out, float *mean, float *rstd, const float *x, const float *weight,
-                                 const float *bias, int N, int C) {
+template <typename E>
+__global__ void layernorm_kernel(E *out, float *mean, float *rstd, const E *x, const E *weight, const E *bias, int N,
+                                 int C) {
     int row = thread_index() / WARP, lane = lane_index();
     if (row >= N) return;
     x += (size_t)row * C;
     out += (size_t)row * C;
     float sum = 0;
-    for (int c = lane; c < C; c += WARP) sum += x[c];
+    for (int c = lane; c < C; c += WARP) sum += float(x[c]);
     float m = warp_sum(sum) / C;
     float squares = 0;
-    for (int c = lane; c < C; c += WARP) squares += (x[c] - m) * (x[c] - m);
+    for (int c = lane; c < C; c += WARP) squares += (float(x[c]) - m) * (float(x[c]) - m);
     float r = rsqrtf(warp_sum(squares) / C + EPSILON);
-    for (int c = lane; c < C; c += WARP) out[c] = (x[c] - m) * r * weight[c] + bias[c];
+    for (int c = lane; c < C; c += WARP) out[c] = (float(x[c]) - m) * r * float(weight[c]) + float(bias[c]);
     if (lane == 0) {
         mean[row] = m;
         rstd[row] = r;
@@ -126,8 +136,9 @@ __global__ void layernorm_kernel(float *out, float *mean, float *rstd, const flo
 
 // A warp for each row: with y = (x − mean) · rstd and g = dout · weight,
 // dx += rstd · (g − mean(g) − y · mean(g · y)).
-__global__ void layernorm_backward_kernel(float *dx, const float *dout, const float *x, const float *weight,
-                                          const float *mean, const float *rstd, int N, int C) {
+template <typename E>
+__global__ void layernorm_backward_kernel(E *dx, const E *dout, const E *x, const E *weight, const float *mean,
+                                          const float *rstd, int N, int C) {
     int row = thread_index() / WARP, lane = lane_index();
     if (row >= N) return;
     dx += (size_t)row * C;
@@ -135,14 +146,14 @@ __global__ void layernorm_backward_kernel(float *dx, const float *dout, const fl
     x += (size_t)row * C;
     float m = mean[row], r = rstd[row], sum_g = 0, sum_gy = 0;
     for (int c = lane; c < C; c += WARP) {
-        float g = dout[c] * weight[c];
+        float g = float(dout[c]) * float(weight[c]);
         sum_g += g;
-        sum_gy += g * (x[c] - m) * r;
+        sum_gy += g * (float(x[c]) - m) * r;
     }
     float mean_g = warp_sum(sum_g) / C, mean_gy = warp_sum(sum_gy) / C;
     for (int c = lane; c < C; c += WARP) {
-        float y = (x[c] - m) * r;
-        dx[c] += r * (dout[c] * weight[c] - mean_g - y * mean_gy);
+        float y = (float(x[c]) - m) * r;
+        dx[c] = float(dx[c]) + r * (float(dout[c]) * float(weight[c]) - mean_g - y * mean_gy);
     }
 }
 
@@ -163,15 +174,16 @@ static __device__ float sum_slices(float x, float (*partial)[WARP]) {
     return sum;
 }
 
-__global__ void layernorm_weights_backward_kernel(float *dweight, float *dbias, const float *dout, const float *x,
+template <typename E>
+__global__ void layernorm_weights_backward_kernel(float *dweight, float *dbias, const E *dout, const E *x,
                                                   const float *mean, const float *rstd, int N, int C) {
     __shared__ float partial[SLICES][WARP];
     int c = blockIdx.x * WARP + threadIdx.x;
     float weight = 0, bias = 0;
     if (c < C) {
         for (int row = threadIdx.y; row < N; row += SLICES) {
-            float g = dout[(size_t)row * C + c];
-            weight += g * (x[(size_t)row * C + c] - mean[row]) * rstd[row];
+            float g = float(dout[(size_t)row * C + c]);
+            weight += g * (float(x[(size_t)row * C + c]) - mean[row]) * rstd[row];
             bias += g;
         }
     }
@@ -183,12 +195,12 @@ __global__ void layernorm_weights_backward_kernel(float *dweight, float *dbias, 
     }
 }
 
-__global__ void bias_backward_kernel(float *dbias, const float *dout, int N, int C) {
+template <typename E> __global__ void bias_backward_kernel(float *dbias, const E *dout, int N, int C) {
     __shared__ float partial[SLICES][WARP];
     int c = blockIdx.x * WARP + threadIdx.x;
     float sum = 0;
     if (c < C)
-        for (int row = threadIdx.y; row < N; row += SLICES) sum += dout[(size_t)row * C + c];
+        for (int row = threadIdx.y; row < N; row += SLICES) sum += float(dout[(size_t)row * C + c]);
     sum = sum_slices(sum, partial);
     if (threadIdx.y == 0 && c < C) dbias[c] += sum;
 }
@@ -196,7 +208,7 @@ __global__ void bias_backward_kernel(float *dbias, const float *dout, int N, int
 // ---- attention -------------------------------------------------------------------------------------------------
 
 // A block for each position (b, t); a thread for each channel (h, q).
-__global__ void split_heads_kernel(float *q, float *k, float *v, const float *qkv, int T, int H, int Q) {
+template <typename E> __global__ void split_heads_kernel(E *q, E *k, E *v, const E *qkv, int T, int H, int Q) {
     int b = blockIdx.x / T, t = blockIdx.x % T, C = H * Q;
     qkv += (size_t)blockIdx.x * 3 * C;
     for (int c = threadIdx.x; c < C; c += blockDim.x) {
@@ -208,8 +220,8 @@ __global__ void split_heads_kernel(float *q, float *k, float *v, const float *qk
     }
 }
 
-__global__ void split_heads_backward_kernel(float *dqkv, const float *dq, const float *dk, const float *dv, int T,
-                                            int H, int Q) {
+template <typename E>
+__global__ void split_heads_backward_kernel(E *dqkv, const E *dq, const E *dk, const E *dv, int T, int H, int Q) {
     int b = blockIdx.x / T, t = blockIdx.x % T, C = H * Q;
     dqkv += (size_t)blockIdx.x * 3 * C;
     for (int c = threadIdx.x; c < C; c += blockDim.x) {
@@ -221,7 +233,7 @@ __global__ void split_heads_backward_kernel(float *dqkv, const float *dq, const 
     }
 }
 
-__global__ void join_heads_kernel(float *out, const float *x, int T, int H, int Q) {
+template <typename E> __global__ void join_heads_kernel(E *out, const E *x, int T, int H, int Q) {
     int b = blockIdx.x / T, t = blockIdx.x % T, C = H * Q;
     out += (size_t)blockIdx.x * C;
     for (int c = threadIdx.x; c < C; c += blockDim.x) {
@@ -230,7 +242,7 @@ __global__ void join_heads_kernel(float *out, const float *x, int T, int H, int 
     }
 }
 
-__global__ void join_heads_backward_kernel(float *dx, const float *dout, int T, int H, int Q) {
+template <typename E> __global__ void join_heads_backward_kernel(E *dx, const E *dout, int T, int H, int Q) {
     int b = blockIdx.x / T, t = blockIdx.x % T, C = H * Q;
     dout += (size_t)blockIdx.x * C;
     for (int c = threadIdx.x; c < C; c += blockDim.x) {
@@ -239,90 +251,90 @@ __global__ void join_heads_backward_kernel(float *dx, const float *dout, int T, 
     }
 }
 
-// A warp for each row of scores. The row's maximum is taken off first, so that no exponential overflows.
-__global__ void causal_softmax_kernel(float *att, int rows, int T, float scale) {
+// A warp for each row of scores. The row's maximum is taken off first, so that no exponential overflows. Exponentials
+// are computed twice rather than stored between, which would round them.
+template <typename E> __global__ void causal_softmax_kernel(E *att, int rows, int T, float scale) {
     int row = thread_index() / WARP, lane = lane_index();
     if (row >= rows) return;
     int t = row % T;
     att += (size_t)row * T;
     float largest = -INFINITY;
-    for (int s = lane; s <= t; s += WARP) largest = fmaxf(largest, att[s]);
+    for (int s = lane; s <= t; s += WARP) largest = fmaxf(largest, float(att[s]));
     largest = warp_max(largest);
     float sum = 0;
-    for (int s = lane; s <= t; s += WARP) {
-        float e = expf(scale * (att[s] - largest));
-        att[s] = e;
-        sum += e;
-    }
+    for (int s = lane; s <= t; s += WARP) sum += expf(scale * (float(att[s]) - largest));
     float share = 1 / warp_sum(sum);
-    for (int s = lane; s < T; s += WARP) att[s] = s <= t ? att[s] * share : 0;
+    for (int s = lane; s < T; s += WARP) att[s] = s <= t ? expf(scale * (float(att[s]) - largest)) * share : 0.0f;
 }
 
 // A warp for each row: dscores = scale · att · (datt − Σ att · datt).
-__global__ void causal_softmax_backward_kernel(float *datt, const float *att, int rows, int T, float scale) {
+template <typename E>
+__global__ void causal_softmax_backward_kernel(E *datt, const E *att, int rows, int T, float scale) {
     int row = thread_index() / WARP, lane = lane_index();
     if (row >= rows) return;
     int t = row % T;
     att += (size_t)row * T;
     datt += (size_t)row * T;
     float dot = 0;
-    for (int s = lane; s <= t; s += WARP) dot += att[s] * datt[s];
+    for (int s = lane; s <= t; s += WARP) dot += float(att[s]) * float(datt[s]);
     dot = warp_sum(dot);
-    for (int s = lane; s < T; s += WARP) datt[s] = s <= t ? scale * att[s] * (datt[s] - dot) : 0;
+    for (int s = lane; s < T; s += WARP) datt[s] = s <= t ? scale * float(att[s]) * (float(datt[s]) - dot) : 0.0f;
 }
 
 // ---- the rest of a layer ---------------------------------------------------------------------------------------
 
 // A block for each row.
-__global__ void add_bias_kernel(float *out, const float *bias, int C) {
+template <typename E> __global__ void add_bias_kernel(E *out, const E *bias, int C) {
     out += (size_t)blockIdx.x * C;
-    for (int c = threadIdx.x; c < C; c += blockDim.x) out[c] += bias[c];
+    for (int c = threadIdx.x; c < C; c += blockDim.x) out[c] = float(out[c]) + float(bias[c]);
 }
 
-__global__ void residual_kernel(float *out, const float *a, const float *b, int n) {
+template <typename E> __global__ void residual_kernel(E *out, const E *a, const E *b, int n) {
     int i = thread_index();
-    if (i < n) out[i] = a[i] + b[i];
+    if (i < n) out[i] = float(a[i]) + float(b[i]);
 }
 
 static constexpr float GELU_SCALE = 0.7978845608028654f; // √(2/π)
 static constexpr float GELU_CUBE = 0.044715f;
 
-__global__ void gelu_kernel(float *out, const float *x, int n) {
+template <typename E> __global__ void gelu_kernel(E *out, const E *x, int n) {
     int i = thread_index();
     if (i >= n) return;
-    float y = x[i];
+    float y = float(x[i]);
     out[i] = 0.5f * y * (1 + tanhf(GELU_SCALE * (y + GELU_CUBE * y * y * y)));
 }
 
-__global__ void gelu_backward_kernel(float *x, const float *pre, int n) {
+template <typename E> __global__ void gelu_backward_kernel(E *x, const E *pre, int n) {
     int i = thread_index();
     if (i >= n) return;
-    float y = pre[i];
+    float y = float(pre[i]);
     float th = tanhf(GELU_SCALE * (y + GELU_CUBE * y * y * y));
     float slope = 0.5f * (1 + th) + 0.5f * y * (1 - th * th) * GELU_SCALE * (1 + 3 * GELU_CUBE * y * y);
-    x[i] *= slope;
+    x[i] = float(x[i]) * slope;
 }
 
 // ---- the loss --------------------------------------------------------------------------------------------------
 
-// A block for each row. dlogits = (softmax(logits) − 1 at the target) / N, the gradient of the mean over the rows.
-__global__ void cross_entropy_kernel(float *losses, float *dlogits, const float *logits, const int *targets, int N,
-                                     int V) {
+// A block for each row. dlogits = scale · (softmax(logits) − 1 at the target).
+template <typename E>
+__global__ void cross_entropy_kernel(float *losses, E *dlogits, const E *logits, const int *targets, int V,
+                                     float scale) {
     __shared__ float partial[THREADS / WARP];
     int row = blockIdx.x, target = targets[row];
     logits += (size_t)row * V;
-    dlogits += (size_t)row * V;
     float largest = -INFINITY;
-    for (int v = threadIdx.x; v < V; v += THREADS) largest = fmaxf(largest, logits[v]);
+    for (int v = threadIdx.x; v < V; v += THREADS) largest = fmaxf(largest, float(logits[v]));
     largest = block_max(largest, partial);
     float sum = 0;
-    for (int v = threadIdx.x; v < V; v += THREADS) sum += expf(logits[v] - largest);
+    for (int v = threadIdx.x; v < V; v += THREADS) sum += expf(float(logits[v]) - largest);
     sum = block_sum(sum, partial);
+    if (threadIdx.x == 0) losses[row] = logf(sum) - (float(logits[target]) - largest);
+    if (!dlogits) return;
+    dlogits += (size_t)row * V;
     for (int v = threadIdx.x; v < V; v += THREADS) {
-        float probability = expf(logits[v] - largest) / sum;
-        dlogits[v] = (probability - (v == target ? 1.0f : 0.0f)) / N;
+        float probability = expf(float(logits[v]) - largest) / sum;
+        dlogits[v] = scale * (probability - (v == target ? 1.0f : 0.0f));
     }
-    if (threadIdx.x == 0) losses[row] = logf(sum) - (logits[target] - largest);
 }
 
 // One block for all.
@@ -334,111 +346,122 @@ __global__ void mean_kernel(float *out, const float *x, int n) {
     if (threadIdx.x == 0) *out = sum / n;
 }
 
-// ---- updates ---------------------------------------------------------------------------------------------------
-
-__global__ void sgd_kernel(float *w, const float *g, int n, float lr) {
-    int i = thread_index();
-    if (i < n) w[i] -= lr * g[i];
-}
-
-__global__ void momentum_kernel(float *w, float *v, const float *g, int n, float lr, float mu) {
-    int i = thread_index();
-    if (i >= n) return;
-    v[i] = mu * v[i] + g[i];
-    w[i] -= lr * v[i];
-}
-
-__global__ void adamw_kernel(float *w, float *m, float *v, const float *g, int n, gpt_adamw_rates a) {
-    int i = thread_index();
-    if (i >= n) return;
-    m[i] = a.beta1 * m[i] + (1 - a.beta1) * g[i];
-    v[i] = a.beta2 * v[i] + (1 - a.beta2) * g[i] * g[i];
-    float step = m[i] * a.correct1 / (sqrtf(v[i] * a.correct2) + a.epsilon);
-    w[i] -= a.lr * (step + a.decay * w[i]);
-}
-
 // ---- launches --------------------------------------------------------------------------------------------------
 
-void gpt_init_normal(float *w, int n, float std, uint64_t key, cudaStream_t stream) {
-    init_normal_kernel<<<blocks(n), THREADS, 0, stream>>>(w, n, std, key);
+// Pointers to `real` as pointers to E.
+template <typename E> struct elements {
+    E *operator()(real *p) const { return static_cast<E *>(p); }
+    const E *operator()(const real *p) const { return static_cast<const E *>(p); }
+};
+
+// Calls `launch` with the elements<E> of f.
+template <typename Launch> static void in_format(enum number_format f, Launch launch) {
+    if (f == FORMAT_BF16) return launch(elements<__nv_bfloat16>());
+    if (f == FORMAT_FP16) return launch(elements<__half>());
+    assert(f == FORMAT_FP32);
+    launch(elements<float>());
 }
-void gpt_fill(float *w, int n, float value, cudaStream_t stream) {
-    fill_kernel<<<blocks(n), THREADS, 0, stream>>>(w, n, value);
+
+void gpt_init_normal(enum number_format f, real *w, int n, float std, uint64_t key, cudaStream_t stream) {
+    in_format(f, [=](auto as) { init_normal_kernel<<<blocks(n), THREADS, 0, stream>>>(as(w), n, std, key); });
 }
-void gpt_embed(float *out, const int *tokens, const float *wte, const float *wpe, int B, int T, int C,
-               cudaStream_t stream) {
-    embed_kernel<<<B * T, THREADS, 0, stream>>>(out, tokens, wte, wpe, T, C);
+void gpt_fill(enum number_format f, real *w, int n, float value, cudaStream_t stream) {
+    in_format(f, [=](auto as) { fill_kernel<<<blocks(n), THREADS, 0, stream>>>(as(w), n, value); });
 }
-void gpt_layernorm(float *out, float *mean, float *rstd, const float *x, const float *weight, const float *bias, int N,
-                   int C, cudaStream_t stream) {
-    layernorm_kernel<<<blocks_of_rows(N), THREADS, 0, stream>>>(out, mean, rstd, x, weight, bias, N, C);
+
+void gpt_embed(enum number_format f, real *out, const int *tokens, const real *wte, const real *wpe, int B, int T,
+               int C, cudaStream_t stream) {
+    in_format(f,
+              [=](auto as) { embed_kernel<<<B * T, THREADS, 0, stream>>>(as(out), tokens, as(wte), as(wpe), T, C); });
 }
-void gpt_add_bias(float *out, const float *bias, int N, int C, cudaStream_t stream) {
-    add_bias_kernel<<<N, THREADS, 0, stream>>>(out, bias, C);
+void gpt_layernorm(enum number_format f, real *out, float *mean, float *rstd, const real *x, const real *weight,
+                   const real *bias, int N, int C, cudaStream_t stream) {
+    in_format(f, [=](auto as) {
+        layernorm_kernel<<<blocks_of_rows(N), THREADS, 0, stream>>>(as(out), mean, rstd, as(x), as(weight), as(bias), N,
+                                                                    C);
+    });
 }
-void gpt_split_heads(float *q, float *k, float *v, const float *qkv, int B, int T, int H, int Q, cudaStream_t stream) {
-    split_heads_kernel<<<B * T, THREADS, 0, stream>>>(q, k, v, qkv, T, H, Q);
+void gpt_add_bias(enum number_format f, real *out, const real *bias, int N, int C, cudaStream_t stream) {
+    in_format(f, [=](auto as) { add_bias_kernel<<<N, THREADS, 0, stream>>>(as(out), as(bias), C); });
 }
-void gpt_join_heads(float *out, const float *x, int B, int T, int H, int Q, cudaStream_t stream) {
-    join_heads_kernel<<<B * T, THREADS, 0, stream>>>(out, x, T, H, Q);
+void gpt_split_heads(enum number_format f, real *q, real *k, real *v, const real *qkv, int B, int T, int H, int Q,
+                     cudaStream_t stream) {
+    in_format(
+        f, [=](auto as) { split_heads_kernel<<<B * T, THREADS, 0, stream>>>(as(q), as(k), as(v), as(qkv), T, H, Q); });
 }
-void gpt_causal_softmax(float *att, int R, int T, float scale, cudaStream_t stream) {
-    causal_softmax_kernel<<<blocks_of_rows(R * T), THREADS, 0, stream>>>(att, R * T, T, scale);
+void gpt_join_heads(enum number_format f, real *out, const real *x, int B, int T, int H, int Q, cudaStream_t stream) {
+    in_format(f, [=](auto as) { join_heads_kernel<<<B * T, THREADS, 0, stream>>>(as(out), as(x), T, H, Q); });
 }
-void gpt_gelu(float *out, const float *x, int n, cudaStream_t stream) {
-    gelu_kernel<<<blocks(n), THREADS, 0, stream>>>(out, x, n);
+void gpt_causal_softmax(enum number_format f, real *att, int R, int T, float scale, cudaStream_t stream) {
+    in_format(f, [=](auto as) {
+        causal_softmax_kernel<<<blocks_of_rows(R * T), THREADS, 0, stream>>>(as(att), R * T, T, scale);
+    });
 }
-void gpt_residual(float *out, const float *a, const float *b, int n, cudaStream_t stream) {
-    residual_kernel<<<blocks(n), THREADS, 0, stream>>>(out, a, b, n);
+void gpt_gelu(enum number_format f, real *out, const real *x, int n, cudaStream_t stream) {
+    in_format(f, [=](auto as) { gelu_kernel<<<blocks(n), THREADS, 0, stream>>>(as(out), as(x), n); });
 }
-void gpt_cross_entropy(float *losses, float *dlogits, const float *logits, const int *targets, int N, int V,
-                       cudaStream_t stream) {
-    cross_entropy_kernel<<<N, THREADS, 0, stream>>>(losses, dlogits, logits, targets, N, V);
+void gpt_residual(enum number_format f, real *out, const real *a, const real *b, int n, cudaStream_t stream) {
+    in_format(f, [=](auto as) { residual_kernel<<<blocks(n), THREADS, 0, stream>>>(as(out), as(a), as(b), n); });
+}
+void gpt_cross_entropy(enum number_format f, float *losses, real *dlogits, const real *logits, const int *targets,
+                       int N, int V, float scale, cudaStream_t stream) {
+    in_format(f, [=](auto as) {
+        cross_entropy_kernel<<<N, THREADS, 0, stream>>>(losses, as(dlogits), as(logits), targets, V, scale);
+    });
 }
 void gpt_mean(float *out, const float *x, int n, cudaStream_t stream) {
     mean_kernel<<<1, THREADS, 0, stream>>>(out, x, n);
 }
 
-void gpt_gelu_backward(float *x, const float *pre, int n, cudaStream_t stream) {
-    gelu_backward_kernel<<<blocks(n), THREADS, 0, stream>>>(x, pre, n);
+void gpt_gelu_backward(enum number_format f, real *x, const real *pre, int n, cudaStream_t stream) {
+    in_format(f, [=](auto as) { gelu_backward_kernel<<<blocks(n), THREADS, 0, stream>>>(as(x), as(pre), n); });
 }
-void gpt_layernorm_backward(float *dx, const float *dout, const float *x, const float *weight, const float *mean,
-                            const float *rstd, int N, int C, cudaStream_t stream) {
-    layernorm_backward_kernel<<<blocks_of_rows(N), THREADS, 0, stream>>>(dx, dout, x, weight, mean, rstd, N, C);
+void gpt_layernorm_backward(enum number_format f, real *dx, const real *dout, const real *x, const real *weight,
+                            const float *mean, const float *rstd, int N, int C, cudaStream_t stream) {
+    in_format(f, [=](auto as) {
+        layernorm_backward_kernel<<<blocks_of_rows(N), THREADS, 0, stream>>>(as(dx), as(dout), as(x), as(weight), mean,
+                                                                             rstd, N, C);
+    });
 }
-void gpt_layernorm_weights_backward(float *dweight, float *dbias, const float *dout, const float *x, const float *mean,
-                                    const float *rstd, int N, int C, cudaStream_t stream) {
-    layernorm_weights_backward_kernel<<<blocks(C, WARP), dim3(WARP, SLICES), 0, stream>>>(dweight, dbias, dout, x, mean,
-                                                                                          rstd, N, C);
+void gpt_layernorm_weights_backward(enum number_format f, float *dweight, float *dbias, const real *dout, const real *x,
+                                    const float *mean, const float *rstd, int N, int C, cudaStream_t stream) {
+    in_format(f, [=](auto as) {
+        layernorm_weights_backward_kernel<<<blocks(C, WARP), dim3(WARP, SLICES), 0, stream>>>(dweight, dbias, as(dout),
+                                                                                              as(x), mean, rstd, N, C);
+    });
 }
-void gpt_bias_backward(float *dbias, const float *dout, int N, int C, cudaStream_t stream) {
-    bias_backward_kernel<<<blocks(C, WARP), dim3(WARP, SLICES), 0, stream>>>(dbias, dout, N, C);
+void gpt_bias_backward(enum number_format f, float *dbias, const real *dout, int N, int C, cudaStream_t stream) {
+    in_format(f, [=](auto as) {
+        bias_backward_kernel<<<blocks(C, WARP), dim3(WARP, SLICES), 0, stream>>>(dbias, as(dout), N, C);
+    });
 }
-void gpt_causal_softmax_backward(float *datt, const float *att, int R, int T, float scale, cudaStream_t stream) {
-    causal_softmax_backward_kernel<<<blocks_of_rows(R * T), THREADS, 0, stream>>>(datt, att, R * T, T, scale);
+void gpt_causal_softmax_backward(enum number_format f, real *datt, const real *att, int R, int T, float scale,
+                                 cudaStream_t stream) {
+    in_format(f, [=](auto as) {
+        causal_softmax_backward_kernel<<<blocks_of_rows(R * T), THREADS, 0, stream>>>(as(datt), as(att), R * T, T,
+                                                                                      scale);
+    });
 }
-void gpt_split_heads_backward(float *dqkv, const float *dq, const float *dk, const float *dv, int B, int T, int H,
-                              int Q, cudaStream_t stream) {
-    split_heads_backward_kernel<<<B * T, THREADS, 0, stream>>>(dqkv, dq, dk, dv, T, H, Q);
+void gpt_split_heads_backward(enum number_format f, real *dqkv, const real *dq, const real *dk, const real *dv, int B,
+                              int T, int H, int Q, cudaStream_t stream) {
+    in_format(f, [=](auto as) {
+        split_heads_backward_kernel<<<B * T, THREADS, 0, stream>>>(as(dqkv), as(dq), as(dk), as(dv), T, H, Q);
+    });
 }
-void gpt_join_heads_backward(float *dx, const float *dout, int B, int T, int H, int Q, cudaStream_t stream) {
-    join_heads_backward_kernel<<<B * T, THREADS, 0, stream>>>(dx, dout, T, H, Q);
+void gpt_join_heads_backward(enum number_format f, real *dx, const real *dout, int B, int T, int H, int Q,
+                             cudaStream_t stream) {
+    in_format(f,
+              [=](auto as) { join_heads_backward_kernel<<<B * T, THREADS, 0, stream>>>(as(dx), as(dout), T, H, Q); });
 }
-void gpt_embed_tokens_backward(float *dwte, const float *dout, const int *tokens, int B, int T, int C, int V,
-                               cudaStream_t stream) {
-    dim3 grid(V, blocks(C, THREADS));
-    embed_tokens_backward_kernel<<<grid, THREADS, 0, stream>>>(dwte, dout, tokens, B * T, C);
+void gpt_embed_tokens_backward(enum number_format f, float *dwte, const real *dout, const int *tokens, int B, int T,
+                               int C, int V, cudaStream_t stream) {
+    in_format(f, [=](auto as) {
+        embed_tokens_backward_kernel<<<dim3(V, blocks(C)), THREADS, 0, stream>>>(dwte, as(dout), tokens, B * T, C);
+    });
 }
-void gpt_embed_positions_backward(float *dwpe, const float *dout, int B, int T, int C, cudaStream_t stream) {
-    embed_positions_backward_kernel<<<blocks(T * C), THREADS, 0, stream>>>(dwpe, dout, B, T * C);
-}
-
-void gpt_sgd(float *w, const float *g, int n, float lr, cudaStream_t stream) {
-    sgd_kernel<<<blocks(n), THREADS, 0, stream>>>(w, g, n, lr);
-}
-void gpt_momentum(float *w, float *v, const float *g, int n, float lr, float mu, cudaStream_t stream) {
-    momentum_kernel<<<blocks(n), THREADS, 0, stream>>>(w, v, g, n, lr, mu);
-}
-void gpt_adamw(float *w, float *m, float *v, const float *g, int n, struct gpt_adamw_rates a, cudaStream_t stream) {
-    adamw_kernel<<<blocks(n), THREADS, 0, stream>>>(w, m, v, g, n, a);
+void gpt_embed_positions_backward(enum number_format f, float *dwpe, const real *dout, int B, int T, int C,
+                                  cudaStream_t stream) {
+    in_format(f, [=](auto as) {
+        embed_positions_backward_kernel<<<blocks(T * C), THREADS, 0, stream>>>(dwpe, as(dout), B, T * C);
+    });
 }
