@@ -20,7 +20,7 @@ struct trained {
 struct optimizer_progress {
     int64_t updates;  /* done: the t of Adam's corrections */
     int64_t skipped;  /* steps whose gradients were not finite */
-    int64_t good;     /* updates since the scale last changed */
+    int64_t good;     /* updates since the scale last changed or a step was skipped */
     float loss_scale; /* of the next step's loss gradient; 1 without loss scaling */
 };
 
@@ -28,9 +28,10 @@ struct optimizer {
     const struct train_options *options;
     cudaStream_t stream;
     struct optimizer_progress progress;
-    double gradient_norm;   /* of the last step, before clipping; NAN where it was not needed */
-    float *partial, *total; /* scratch on the device; NULL: neither clipping nor loss scaling */
-    float *host_total;      /* page-locked */
+    double gradient_norm;    /* of the last step, before clipping; NAN where it was not needed */
+    double *partial, *total; /* scratch on the device; NULL: neither clipping nor loss scaling */
+    double *host_total;      /* page-locked */
+    int partials;            /* numbers in `partial` */
 };
 
 /* Moments that the rule keeps: sgd 0; momentum, rmsprop, adagrad 1; adam, adamw 2; and what each is called ("m", "v").
@@ -42,8 +43,9 @@ void optimizer_create(struct optimizer *p, const struct train_options *o, const 
 void optimizer_destroy(struct optimizer *p);
 
 /* One update by the gradients, which hold loss_scale times the true ones. With loss scaling or clipping it waits for
- * the norm of the gradients; if that is not finite under dynamic loss scaling, nothing is updated: false, and the scale
- * is halved. */
+ * the norm of the gradients; if that is not finite, nothing is launched, and the step counts as skipped: false. Under
+ * dynamic loss scaling the scale is then halved (never below 1), and after 2000 updates in a row doubled (never above
+ * 2^24). A scale that --loss-scale gives stays as it is. */
 bool optimizer_update(struct optimizer *p, const struct trained *t);
 
 #endif
