@@ -17,6 +17,9 @@ static __device__ size_t thread_index() {
 
 // ---- rules -----------------------------------------------------------------------------------------------------
 
+// Multiply-adds that begin with an old value are written out, fmaf(): which product of a·b + c·d is rounded would
+// otherwise be the compiler's choice, by what stands around it.
+
 // Rounded by itself, never as part of a multiply-add: with a factor of 1 the gradient is what it was, bit for bit.
 static __device__ float gradient(const float *g, size_t i, const update_rates &r) {
     return __fmul_rn(r.gradient_factor, g[i]);
@@ -47,7 +50,7 @@ __global__ void momentum_kernel(float *w, float *v, const float *gradients, size
     size_t i = thread_index();
     if (i >= n) return;
     float g = gradient(gradients, i, r);
-    v[i] = r.beta1 * v[i] + g;
+    v[i] = fmaf(r.beta1, v[i], g);
     store(i, w[i] - r.lr * v[i], w, rounded...);
 }
 
@@ -56,7 +59,7 @@ __global__ void rmsprop_kernel(float *w, float *s, const float *gradients, size_
     size_t i = thread_index();
     if (i >= n) return;
     float g = gradient(gradients, i, r);
-    s[i] = r.beta2 * s[i] + (1 - r.beta2) * g * g;
+    s[i] = fmaf(r.beta2, s[i], (1 - r.beta2) * g * g);
     store(i, w[i] - r.lr * (g / (sqrtf(s[i]) + r.epsilon)), w, rounded...);
 }
 
@@ -65,7 +68,7 @@ __global__ void adagrad_kernel(float *w, float *s, const float *gradients, size_
     size_t i = thread_index();
     if (i >= n) return;
     float g = gradient(gradients, i, r);
-    s[i] += g * g;
+    s[i] = fmaf(g, g, s[i]);
     store(i, w[i] - r.lr * (g / (sqrtf(s[i]) + r.epsilon)), w, rounded...);
 }
 
@@ -75,10 +78,10 @@ __global__ void adamw_kernel(float *w, float *m, float *v, const float *gradient
     size_t i = thread_index();
     if (i >= n) return;
     float g = gradient(gradients, i, r);
-    m[i] = r.beta1 * m[i] + (1 - r.beta1) * g;
-    v[i] = r.beta2 * v[i] + (1 - r.beta2) * g * g;
+    m[i] = fmaf(r.beta1, m[i], (1 - r.beta1) * g);
+    v[i] = fmaf(r.beta2, v[i], (1 - r.beta2) * g * g);
     float step = m[i] * r.correct1 / (sqrtf(v[i] * r.correct2) + r.epsilon);
-    store(i, w[i] - r.lr * (step + r.decay * w[i]), w, rounded...);
+    store(i, w[i] - r.lr * fmaf(r.decay, w[i], step), w, rounded...);
 }
 
 // ---- the global norm -------------------------------------------------------------------------------------------
