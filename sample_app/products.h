@@ -18,6 +18,7 @@ struct products {
     bool tf32;
     struct fp8_buffers *fp8; /* NULL: linear layers in `format` */
     void *workspace;         /* of cuBLAS and cuBLASLt, so that they take no memory of their own; NULL: theirs */
+    size_t workspace_bytes;
 };
 
 /* `dtype`: of train_options.h. fp8 needs compute capability 8.9: ends the program with a message where the device has

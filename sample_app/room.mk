@@ -7,6 +7,8 @@ $(TRAIN_OBJ): ROOM_CFLAGS = -isystem $(CUDA_INC)
 # nvcc puts around the kernels must not need libstdc++.
 TRAIN_CUBIN := -gencode arch=compute_80,code=[compute_80,sm_80] -gencode arch=compute_90,code=sm_90
 TRAIN_KERNELS := $(patsubst %.cu,$(BUILD)/obj/%.o,$(wildcard sample_app/*.cu))
+# From 8.9 on, which fp8 needs anyway, the cast is an instruction.
+$(BUILD)/obj/sample_app/fp8_kernels.o: TRAIN_CUBIN := -gencode arch=compute_89,code=[compute_89,sm_89] -gencode arch=compute_90,code=sm_90
 $(TRAIN_KERNELS): $(BUILD)/obj/%.o: %.cu sample_app/room.mk
 	@mkdir -p $(@D)
 	$(SAY) "  NVCC $<"
