@@ -19,3 +19,7 @@ $(BUILD)/train: $(TRAIN_OBJ) $(TRAIN_KERNELS)
 	$(SAY) "  LD $@"
 	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ -L$(CUDA_LIB) -l:libcudart.so.13 -l:libcublas.so.13 -l:libcublasLt.so.13 -Wl,--allow-shlib-undefined -lm
 ALL += $(BUILD)/train
+
+# Tests: parts of train, driven by programs of tests/programs.
+PROG_products_cases := $(call objs,$(patsubst %,sample_app/%.c,products products_fp8 device_tensors memory_pool truth checked_call)) $(BUILD)/obj/sample_app/fp8_kernels.o
+LIBS_products_cases := -l:libcublasLt.so.13

@@ -1,6 +1,7 @@
 # Tests. A unit test tests/unit/test_x.c becomes $(BUILD)/tests/test_x; what it links with is UNIT_x (objects), LIBS_x
 # (or UNIT_test_x, LIBS_test_x).
-# A test program tests/programs/x.c becomes $(BUILD)/tests/x: a CUDA program as a user would write one, linked like train.
+# A test program tests/programs/x.c becomes $(BUILD)/tests/x: a CUDA program as a user would write one, linked like train,
+# and with PROG_x (objects) and LIBS_x where a room.mk names some.
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 UNIT_BIN := $(UNIT_SRC:tests/unit/%.c=$(BUILD)/tests/%)
 PROG_SRC := $(wildcard tests/programs/*.c)
@@ -12,10 +13,10 @@ $(UNIT_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $$(UNIT_$$(subst test
 	@mkdir -p $(@D)
 	$(SAY) "  LD $@"
 	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(LIBS_$(subst test_,,$*)) $(LIBS_$*) -lcmocka -lm -lpthread
-$(PROG_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/programs/%.o
+$(PROG_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/programs/%.o $$(PROG_$$*)
 	@mkdir -p $(@D)
 	$(SAY) "  LD $@"
-	$(Q)$(CC) $(LDFLAGS_ALL) $< -o $@ -L$(CUDA_LIB) -l:libcudart.so.13 -l:libcublas.so.13 -Wl,--allow-shlib-undefined -lm -lpthread
+	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ -L$(CUDA_LIB) -l:libcudart.so.13 -l:libcublas.so.13 $(LIBS_$*) -Wl,--allow-shlib-undefined -lm -lpthread
 $(PROG_BIN:$(BUILD)/tests/%=$(BUILD)/obj/tests/programs/%.o): ROOM_CFLAGS = -isystem $(CUDA_INC)
 
 include tests/zoo/zoo.mk
