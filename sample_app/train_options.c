@@ -13,40 +13,17 @@
 
 #define TEXT "/usr/share/common-licenses/GPL-3"
 
+/* What both models begin with. */
+#define DEFAULTS                                                                                             \
+    .dtype = DTYPE_FP32, .init = INIT_SCALED, .alloc = ALLOC_TENSOR, .recompute = RECOMPUTE_NONE,            \
+    .zero_grad = ZERO_GRAD_ZERO, .accum = 1, .seed = 1, .print_every = 1, .dump_step = 1, .eval_batches = 4, \
+    .momentum = 0.9, .weight_decay = 0.1, .loss_scale = 1, .data = TEXT
+
 static const struct train_options defaults[] = {
-    [MODEL_GPT] = {.model = MODEL_GPT,
-                   .dtype = DTYPE_FP32,
-                   .optimizer = OPTIMIZER_ADAMW,
-                   .init = INIT_SCALED,
-                   .alloc = ALLOC_TENSOR,
-                   .layers = 4,
-                   .dim = 128,
-                   .heads = 4,
-                   .seq = 64,
-                   .batch = 8,
-                   .steps = 200,
-                   .seed = 1,
-                   .print_every = 1,
-                   .dump_step = 1,
-                   .lr = 0.001,
-                   .momentum = 0.9,
-                   .weight_decay = 0.1,
-                   .data = TEXT},
-    [MODEL_LINEAR] = {.model = MODEL_LINEAR,
-                      .dtype = DTYPE_FP32,
-                      .optimizer = OPTIMIZER_MOMENTUM,
-                      .init = INIT_SCALED,
-                      .alloc = ALLOC_TENSOR,
-                      .layers = 6,
-                      .dim = 256,
-                      .batch = 32,
-                      .steps = 100,
-                      .seed = 1,
-                      .print_every = 1,
-                      .dump_step = 1,
-                      .lr = 0.3,
-                      .momentum = 0.9,
-                      .data = TEXT},
+    [MODEL_GPT] = {DEFAULTS, .model = MODEL_GPT, .optimizer = OPTIMIZER_ADAMW, .layers = 4, .dim = 128, .heads = 4,
+                   .seq = 64, .batch = 8, .vocab = 256, .steps = 200, .lr = 0.001},
+    [MODEL_LINEAR] = {DEFAULTS, .model = MODEL_LINEAR, .optimizer = OPTIMIZER_MOMENTUM, .layers = 6, .dim = 256,
+                      .batch = 32, .vocab = 256, .steps = 100, .lr = 0.3},
 };
 
 enum kind { KIND_INTEGER, KIND_REAL, KIND_CHOICE, KIND_PATH, KIND_FLAG };
@@ -76,28 +53,45 @@ struct option_row {
 #define FLAG(models, name, field, help) \
     { name, KIND_FLAG, models, FIELD(field), 0, 0, NULL, help }
 
-#define OPTIMIZERS "sgd|momentum|adamw"
+#define DTYPES "fp32|tf32|bf16|fp16|fp8"
+#define OPTIMIZERS "sgd|momentum|rmsprop|adagrad|adam|adamw"
 
 static const struct option_row rows[] = {
     CHOICE(BOTH, "--model", model, "gpt|linear", "gpt: a transformer; linear: h = x·W1·…·WL as an autoencoder"),
     INTEGER(BOTH, "--layers", layers, 1, 1000, "L, number of layers"),
     INTEGER(BOTH, "--dim", dim, 1, 32768, "width of the layers: C (gpt), D (linear: bytes of text in a sample too)"),
     INTEGER(GPT, "--heads", heads, 1, 1024, "H, attention heads; a divisor of --dim"),
-    INTEGER(GPT, "--seq", seq, 1, 65536, "T, bytes of text in a sequence"),
-    INTEGER(BOTH, "--batch", batch, 1, 65536, "B, sequences (gpt) or samples (linear) in a step"),
-    INTEGER(BOTH, "--steps", steps, 1, 1000000000, "training steps"),
-    CHOICE(BOTH, "--dtype", dtype, "fp32|tf32|bf16|fp16|fp8", "number format; fp32 alone is available yet"),
-    CHOICE(BOTH, "--optimizer", optimizer, OPTIMIZERS, "the update rule; adamw is for gpt alone"),
+    INTEGER(GPT, "--seq", seq, 1, 65536, "T, tokens in a sequence"),
+    INTEGER(GPT, "--vocab", vocab, 2, 65536, "V, tokens in the vocabulary; over 256 the text has two bytes a token"),
+    INTEGER(BOTH, "--batch", batch, 1, 65536, "B, sequences (gpt) or samples (linear) in a micro-batch"),
+    INTEGER(BOTH, "--accum", accum, 1, 65536, "K, micro-batches in a step; their gradients are added up"),
+    INTEGER(BOTH, "--steps", steps, 1, 1000000000, "training steps, those of the run that is resumed included"),
+    CHOICE(BOTH, "--dtype", dtype, DTYPES, "number format of weights and activations; fp8 is for gpt alone"),
+    REAL(BOTH, "--loss-scale", loss_scale, 0, 0x1p60,
+         "factor of the loss gradient, 0: dynamic, as fp16 has by default"),
+    CHOICE(BOTH, "--optimizer", optimizer, OPTIMIZERS, "the update rule"),
     REAL(BOTH, "--lr", lr, 0, 1e30, "learning rate"),
     REAL(BOTH, "--momentum", momentum, 0, 1, "what the velocity keeps in each step (--optimizer momentum)"),
-    REAL(GPT, "--weight-decay", weight_decay, 0, 1e30, "decay of matrices, times lr (--optimizer adamw)"),
+    REAL(BOTH, "--weight-decay", weight_decay, 0, 1e30, "decay of matrices, times lr (--optimizer adamw)"),
+    REAL(BOTH, "--clip", clip, 0, 1e30, "largest norm of all gradients together, 0: any"),
     INTEGER(BOTH, "--seed", seed, 0, 9e15, "seed of the weights and of the windows of text"),
     CHOICE(BOTH, "--init", init, "scaled|unscaled", "standard deviation of the weights; see sample_app/README.md"),
     FLAG(GPT, "--untied", untied, "a matrix of its own for the head, in place of the token embedding"),
-    CHOICE(BOTH, "--alloc", alloc, "tensor|class", "one cudaMalloc for each tensor, or for each class of memory"),
+    CHOICE(BOTH, "--alloc", alloc, "tensor|class|step|pool",
+           "one cudaMalloc a tensor or class; by cudaMallocAsync in the step; a pool of ours"),
+    CHOICE(BOTH, "--zero-grad", zero_grad, "zero|none", "gradients are kept and cleared, or released after the update"),
+    CHOICE(GPT, "--recompute", recompute, "none|full", "full: backward computes each layer's activations again"),
     PATH(BOTH, "--data", data, "text to train on"),
+    PATH(BOTH, "--save", save, "write a checkpoint at the end of the run"),
+    INTEGER(BOTH, "--save-every", save_every, 0, 1000000000, "write it after every so many steps too, 0: never"),
+    PATH(BOTH, "--resume", resume, "go on from a checkpoint"),
+    INTEGER(BOTH, "--eval-every", eval_every, 0, 1000000000,
+            "after every so many steps the loss of text held back, 0: never"),
+    INTEGER(BOTH, "--eval-batches", eval_batches, 1, 1000000, "batches in an evaluation"),
+    FLAG(GPT, "--sample", sample, "print text that the model writes, after each evaluation and at the end"),
     INTEGER(BOTH, "--print-every", print_every, 1, 1000000000, "print one step in so many"),
     FLAG(LINEAR, "--show-activations", show_activations, "print the rms of each layer's output in the first step"),
+    FLAG(BOTH, "--show-dtypes", show_dtypes, "print what the number formats make of some numbers, and end"),
     PATH(BOTH, "--truth", truth, "write the program's own account of buffers, steps and FLOPs as JSON"),
     PATH(BOTH, "--dump-gradients", dump_gradients, "write batch, weights and gradients of one step (a line, then raw)"),
     INTEGER(BOTH, "--dump-step", dump_step, 1, 1000000000, "the step that --dump-gradients takes"),
@@ -123,12 +117,53 @@ static const char *choice_at(const char *choices, int64_t i, int *length) {
     return choices;
 }
 
+static const char *copy_choice(const char *choices, int64_t i, char name[16]) {
+    int length;
+    const char *choice = choice_at(choices, i, &length);
+    snprintf(name, 16, "%.*s", length, choice);
+    return name;
+}
+
 const char *optimizer_name(int64_t optimizer) {
     static char name[16];
-    int length;
-    const char *choice = choice_at(OPTIMIZERS, optimizer, &length);
-    snprintf(name, sizeof name, "%.*s", length, choice);
-    return name;
+    return copy_choice(OPTIMIZERS, optimizer, name);
+}
+
+const char *dtype_name(int64_t dtype) {
+    static char name[16];
+    return copy_choice(DTYPES, dtype, name);
+}
+
+static void write_string(FILE *file, const char *text) {
+    fputc('"', file);
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\') fputc('\\', file);
+        if ((unsigned char)*text < ' ')
+            fprintf(file, "\\u%04x", *text);
+        else
+            fputc(*text, file);
+    }
+    fputc('"', file);
+}
+
+void train_options_write(FILE *file, const struct train_options *given) {
+    struct train_options o = *given;
+    const char *comma = "";
+    fputc('{', file);
+    for (int i = 0; i < ROWS; i++) {
+        const struct option_row *r = &rows[i];
+        char name[16];
+        if (!(r->models & 1 << o.model)) continue;
+        fprintf(file, "%s\"%s\":", comma, r->name + 2);
+        comma = ",";
+        if (r->kind == KIND_INTEGER) fprintf(file, "%" PRId64, *integer_at(&o, r));
+        if (r->kind == KIND_REAL) fprintf(file, "%.17g", *real_at(&o, r));
+        if (r->kind == KIND_FLAG) fputs(*integer_at(&o, r) ? "true" : "false", file);
+        if (r->kind == KIND_CHOICE) write_string(file, copy_choice(r->choices, *integer_at(&o, r), name));
+        if (r->kind == KIND_PATH && *path_at(&o, r)) write_string(file, *path_at(&o, r));
+        if (r->kind == KIND_PATH && !*path_at(&o, r)) fputs("null", file);
+    }
+    fputc('}', file);
 }
 
 static void print_default(const struct option_row *r, int64_t model) {
@@ -233,8 +268,9 @@ static const struct option_row *find_row(const char *argument) {
     die(EXIT_USAGE, "unexpected argument '%s'; see train --help", argument);
 }
 
+/* Kernels and cuBLAS number elements by int. */
 static void check_linear(const struct train_options *o) {
-    if (o->optimizer == OPTIMIZER_ADAMW) die(EXIT_USAGE, "--optimizer adamw is for --model gpt alone");
+    if (o->dtype == DTYPE_FP8) die(EXIT_USAGE, "--dtype fp8 is for --model gpt alone");
     if (o->layers * o->dim * o->dim > INT_MAX)
         die(EXIT_USAGE,
             "--layers %" PRId64 " of --dim %" PRId64 " are more than the %d parameters that cuBLAS can index; "
@@ -247,27 +283,40 @@ static void check_linear(const struct train_options *o) {
             o->batch, o->dim, INT_MAX);
 }
 
+/* cuBLASLt takes fp8 matrices whose sides are multiples of 16; a sample is one sequence. */
+static void check_fp8(const struct train_options *o) {
+    if (o->dim % 16) die(EXIT_USAGE, "--dtype fp8 needs a --dim that 16 divides, not %" PRId64, o->dim);
+    if (o->batch * o->seq % 16)
+        die(EXIT_USAGE, "--dtype fp8 needs --batch times --seq to be a multiple of 16, not %" PRId64 " times %" PRId64,
+            o->batch, o->seq);
+    if (o->sample && o->seq % 16)
+        die(EXIT_USAGE, "--sample with --dtype fp8 needs a --seq that 16 divides, not %" PRId64, o->seq);
+}
+
 /* Kernels number their threads by int: no tensor may have more elements, nor may there be more rows than warps. */
 static void check_gpt(const struct train_options *o) {
     const int64_t most = INT_MAX - 1024, positions = o->batch * o->seq, rows_of_scores = o->heads * positions;
     if (o->dim % o->heads) die(EXIT_USAGE, "--heads %" PRId64 " does not divide --dim %" PRId64, o->heads, o->dim);
-    if (4 * o->dim * o->dim > most)
+    if (4 * o->dim * o->dim > most || o->vocab * o->dim > most)
         die(EXIT_USAGE, "--dim %" PRId64 ": take a smaller one; a matrix has too many elements", o->dim);
-    if (o->seq * o->dim > most || positions > most / 256 || 4 * o->dim > most / positions ||
+    if (o->seq * o->dim > most || positions > most / o->vocab || 4 * o->dim > most / positions ||
         rows_of_scores > most / 32 || o->seq > most / rows_of_scores)
         die(EXIT_USAGE,
             "--batch %" PRId64 " of --seq %" PRId64 " with --dim %" PRId64 " and --heads %" PRId64
             " makes tensors of more than %" PRId64 " elements; take smaller ones",
             o->batch, o->seq, o->dim, o->heads, most);
+    if (o->dtype == DTYPE_FP8) check_fp8(o);
 }
 
 /* What no row can check alone. */
 static void check_together(const struct train_options *o) {
-    if (o->dtype != DTYPE_FP32) die(EXIT_USAGE, "--dtype: fp32 alone is available yet; take --dtype fp32");
     if (o->model == MODEL_GPT)
         check_gpt(o);
     else
         check_linear(o);
+    if (o->loss_scale != 1 && o->dtype != DTYPE_FP16)
+        die(EXIT_USAGE, "--loss-scale is for --dtype fp16 alone: no other format needs it");
+    if (o->save_every && !o->save) die(EXIT_USAGE, "--save-every needs --save, the file to write");
     if (o->dump_gradients && o->dump_step > o->steps)
         die(EXIT_USAGE, "--dump-step %" PRId64 " comes after the last of --steps %" PRId64, o->dump_step, o->steps);
 }
@@ -308,6 +357,7 @@ struct train_options train_options_parse(int argc, char **argv) {
                 given.model == MODEL_GPT ? "gpt" : "linear");
         set_option(&o, &rows[i], values[i]);
     }
+    if (o.dtype == DTYPE_FP16 && !values[find_row("--loss-scale") - rows]) o.loss_scale = 0;
     check_together(&o);
     return o;
 }

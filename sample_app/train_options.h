@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum model_choice { MODEL_GPT, MODEL_LINEAR };
 enum dtype_choice { DTYPE_FP32, DTYPE_TF32, DTYPE_BF16, DTYPE_FP16, DTYPE_FP8 };
@@ -40,7 +41,11 @@ struct train_options train_options_parse(int argc, char **argv);
  * so that one that goes on from a checkpoint must have it alike. */
 const char *train_options_text(const struct train_options *o, int i, char *value, size_t value_bytes, bool *decides);
 
+/* Every option of the model with its value, as one JSON object; a path that was not given is null. */
+void train_options_write(FILE *file, const struct train_options *o);
+
 /* As on the command line. */
 const char *optimizer_name(int64_t optimizer);
+const char *dtype_name(int64_t dtype);
 
 #endif
