@@ -1,6 +1,6 @@
 """Launches in a trace made by hand: what they read and write by their PTX, by their signature, by nothing; device times of ops.
 Expected sets are written from the source of each kernel."""
-import os, sqlite3, struct, subprocess
+import os, re, sqlite3, struct, subprocess
 import pytest
 from conftest import BUILD, run
 from trace_maker import Maker
@@ -106,6 +106,17 @@ def test_the_arguments_of_a_signature_are_the_last_parentheses(tmp_path, name):
     db = analysed(t)
     assert db.execute('SELECT demangled FROM kernel').fetchone()[0].endswith('(int, float, float const*, float*)')
     assert buffers(db, i) == {'2': (A, None, 'r'), '3': (B, None, '?')}
+
+
+def test_instances_of_a_template_are_told_apart_by_type(tmp_path):
+    """`void` in front, which a template's name has, and the arguments are left out where people read."""
+    t = maker(tmp_path)
+    for element in ('f', '6__half', '13__nv_bfloat16'):
+        t.launch_kernel(t.kernel(f'_Z33layernorm_weights_backward_kernelI{element}EvPfPKT_', [[0, 8], [8, 8]]), struct.pack('<QQ', A, B))
+    r = run(ACCT, 'report', t.close())
+    assert r.returncode == 0, r.stderr
+    shown = re.findall(r'^ *(.*layernorm_weights\S*)', r.stdout, re.M)
+    assert sorted(shown) == [f'layernorm_weights_backward_kernel<{e}>' for e in ('__half', '__nv_bfloat16', 'float')]
 
 
 def test_ptx_that_cannot_be_read_is_as_none(tmp_path):
