@@ -1,6 +1,6 @@
 /* Device memory of a model, one class at a time: sets of tensors, entered in the account (truth.h). How they are
  * allocated is --alloc: `tensor` one cudaMalloc each; `class` one for the set; `step` as `tensor`, but what a step
- * makes and drops (tensors_transient) comes from cudaMallocAsync within the step; `pool` all of them pieces of one
+ * makes and drops (transient sets) comes from cudaMallocAsync within the step; `pool` all of them pieces of one
  * block, cut by an allocator of ours (memory_pool.c). A failure ends the program with a message. */
 #ifndef TRAIN_DEVICE_TENSORS_H
 #define TRAIN_DEVICE_TENSORS_H
@@ -30,6 +30,8 @@ struct tensors {
     const char *class;
     int64_t alloc;  /* of enum alloc_choice */
     bool transient; /* comes and goes by tensors_take and tensors_drop */
+    bool *in_use;   /* [count]: taken and not yet dropped */
+    int used;       /* so many are */
 };
 
 /* The tensors of `specs`, in their order. `class` must live as long as the program; `prefix` comes before each name;
@@ -38,8 +40,9 @@ struct tensors tensors_create(const char *class, const char *prefix, const struc
                               int64_t alloc, bool transient);
 void tensors_destroy(struct tensors *t);
 
-/* Tensors first … first + count - 1 of a transient set get memory, or give it back, in the stream's order. A set that
- * lies together (--alloc class) comes as a whole with the first of them and goes when all are given back. */
+/* Tensors first … first + count - 1 of a transient set get memory, or give it back, in the stream's order; those that
+ * have some, or have none, are left as they are, and so is a set that is not transient. A set that lies together
+ * (--alloc class) comes as a whole with the first of them and goes when all are given back. */
 void tensors_take(struct tensors *t, int first, int count, cudaStream_t stream);
 void tensors_drop(struct tensors *t, int first, int count, cudaStream_t stream);
 
@@ -51,6 +54,15 @@ size_t tensors_bytes(const struct tensors *t);
 void tensors_clear(const struct tensors *t, cudaStream_t stream);
 /* Write all to `file`, one after another, each in its own format; waits for the stream. 0, or -1 with errno set. */
 int tensors_dump(const struct tensors *t, FILE *file, cudaStream_t stream);
+
+/* --alloc pool: how large must the block be? Between plan and create, sets are created, taken, dropped and destroyed as
+ * they will be later, at addresses that mean nothing; no call is made and nothing is entered. create allocates the
+ * block for the most that was in use at a time, and destroy releases it when all pieces are given back. In the account
+ * the pieces stand, not the block: each lives from the next call after it was taken to the last before it was given
+ * back. */
+void tensors_pool_plan(void);
+void tensors_pool_create(void);
+void tensors_pool_destroy(void);
 
 /* One allocation by itself, by cudaMalloc whatever --alloc says. */
 void *device_alloc(const char *name, const char *class, size_t bytes);

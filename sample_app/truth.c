@@ -2,35 +2,41 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "sample_app/checked_call.h"
+#include "sample_app/train_options.h"
 
 struct buffer {
-    char name[24];
+    char name[32];
     const char *class;
     const void *address;
     size_t bytes;
     int64_t from_call, to_call; /* to_call 0: not released yet */
 };
 
-struct phase {
+struct span {
     int64_t from_call, to_call, flops;
+    enum truth_phase phase;
+    int64_t micro_batch;
 };
 
 struct step {
     int64_t from_call, to_call;
+    size_t first_phase, phases; /* in account.phases */
+    int64_t micro_batches, recompute_flops;
     float loss;
-    struct phase phases[TRUTH_PHASES];
+    bool skipped;
 };
 
 static struct {
     int64_t calls;
     struct buffer *buffers;
-    size_t buffer_count;
     struct step *steps;
-    size_t step_count;
-    struct phase *phase; /* the one that runs, or NULL */
+    struct span *phases, *evaluations;
+    size_t buffer_count, step_count, phase_count, evaluation_count, loss_count;
+    int64_t *flops; /* of what runs now; NULL between phases */
 } account;
 
 static const char *const phase_names[TRUTH_PHASES] = {"forward", "backward", "optimizer"};
@@ -47,11 +53,21 @@ void truth_count_call(void) {
     account.calls++;
 }
 
-void truth_allocated(const char *name, const char *class, const void *address, size_t bytes) {
+/* ---- buffers --------------------------------------------------------------------------------------------- */
+
+static void add_buffer(const char *name, const char *class, const void *address, size_t bytes, int64_t from_call) {
     account.buffers = grow(account.buffers, account.buffer_count, sizeof *account.buffers);
     struct buffer *b = &account.buffers[account.buffer_count++];
-    *b = (struct buffer){.class = class, .address = address, .bytes = bytes, .from_call = account.calls};
+    *b = (struct buffer){.class = class, .address = address, .bytes = bytes, .from_call = from_call};
     snprintf(b->name, sizeof b->name, "%s", name);
+}
+
+void truth_allocated(const char *name, const char *class, const void *address, size_t bytes) {
+    add_buffer(name, class, address, bytes, account.calls);
+}
+
+void truth_piece_taken(const char *name, const char *class, const void *address, size_t bytes) {
+    add_buffer(name, class, address, bytes, account.calls + 1);
 }
 
 void truth_released(const void *address) {
@@ -63,38 +79,80 @@ void truth_released(const void *address) {
     }
 }
 
-void truth_step_begin(void) {
-    account.steps = grow(account.steps, account.step_count, sizeof *account.steps);
-    account.steps[account.step_count++] = (struct step){.from_call = account.calls + 1};
+/* ---- steps ----------------------------------------------------------------------------------------------- */
+
+static struct step *this_step(void) {
+    return &account.steps[account.step_count - 1];
 }
 
-void truth_step_end(float loss) {
-    struct step *s = &account.steps[account.step_count - 1];
-    s->to_call = account.calls;
-    s->loss = loss;
+void truth_step_begin(void) {
+    account.steps = grow(account.steps, account.step_count, sizeof *account.steps);
+    account.steps[account.step_count++] =
+        (struct step){.from_call = account.calls + 1, .first_phase = account.phase_count};
+}
+
+void truth_step_end(int skipped) {
+    this_step()->to_call = account.calls;
+    this_step()->skipped = skipped;
+}
+
+void truth_loss(float loss) {
+    account.steps[account.loss_count++].loss = loss;
 }
 
 void truth_phase_begin(enum truth_phase phase) {
-    account.phase = &account.steps[account.step_count - 1].phases[phase];
-    account.phase->from_call = account.calls + 1;
+    struct step *s = this_step();
+    account.phases = grow(account.phases, account.phase_count, sizeof *account.phases);
+    struct span *p = &account.phases[account.phase_count++];
+    s->phases++;
+    if (phase == TRUTH_FORWARD) s->micro_batches++;
+    *p = (struct span){.from_call = account.calls + 1,
+                       .phase = phase,
+                       .micro_batch = phase == TRUTH_OPTIMIZER ? 0 : s->micro_batches - 1};
+    account.flops = &p->flops;
 }
 
 void truth_phase_end(void) {
-    account.phase->to_call = account.calls;
-    account.phase = NULL;
+    account.phases[account.phase_count - 1].to_call = account.calls;
+    account.flops = NULL;
+}
+
+void truth_recompute_begin(void) {
+    account.flops = &this_step()->recompute_flops;
+}
+
+void truth_recompute_end(void) {
+    account.flops = &account.phases[account.phase_count - 1].flops;
+}
+
+void truth_evaluation_begin(void) {
+    account.evaluations = grow(account.evaluations, account.evaluation_count, sizeof *account.evaluations);
+    struct span *e = &account.evaluations[account.evaluation_count++];
+    *e = (struct span){.from_call = account.calls + 1};
+    account.flops = &e->flops;
+}
+
+void truth_evaluation_end(void) {
+    account.evaluations[account.evaluation_count - 1].to_call = account.calls;
+    account.flops = NULL;
 }
 
 void truth_flops(int64_t flops) {
-    account.phase->flops += flops;
+    *account.flops += flops;
 }
 
+/* ---- writing --------------------------------------------------------------------------------------------- */
+
 static void write_buffers(FILE *file) {
+    const char *comma = "";
     fputs("{\"buffers\":[", file);
     for (size_t i = 0; i < account.buffer_count; i++) {
         const struct buffer *b = &account.buffers[i];
+        if (b->to_call && b->to_call < b->from_call) continue; /* a piece that no call could use */
         fprintf(file,
                 "%s\n {\"name\":\"%s\",\"class\":\"%s\",\"address\":%" PRIuPTR ",\"bytes\":%zu,\"from_call\":%" PRId64,
-                i ? "," : "", b->name, b->class, (uintptr_t)b->address, b->bytes, b->from_call);
+                comma, b->name, b->class, (uintptr_t)b->address, b->bytes, b->from_call);
+        comma = ",";
         if (b->to_call)
             fprintf(file, ",\"to_call\":%" PRId64 "}", b->to_call);
         else
@@ -117,20 +175,42 @@ static void write_losses(FILE *file) {
 }
 
 static void write_step(FILE *file, const struct step *s) {
-    fprintf(file, " {\"from_call\":%" PRId64 ",\"to_call\":%" PRId64 ",\"micro_batches\":1,\"phases\":[", s->from_call,
-            s->to_call);
-    for (int p = 0; p < TRUTH_PHASES; p++)
-        fprintf(file, "%s{\"name\":\"%s\",\"micro_batch\":0,\"from_call\":%" PRId64 ",\"to_call\":%" PRId64 "}",
-                p ? "," : "", phase_names[p], s->phases[p].from_call, s->phases[p].to_call);
+    int64_t flops[TRUTH_PHASES] = {0};
+    fprintf(file,
+            " {\"from_call\":%" PRId64 ",\"to_call\":%" PRId64 ",\"micro_batches\":%" PRId64
+            ",\"skipped\":%s,\"phases\":[",
+            s->from_call, s->to_call, s->micro_batches, s->skipped ? "true" : "false");
+    for (size_t i = 0; i < s->phases; i++) {
+        const struct span *p = &account.phases[s->first_phase + i];
+        fprintf(file,
+                "%s{\"name\":\"%s\",\"micro_batch\":%" PRId64 ",\"from_call\":%" PRId64 ",\"to_call\":%" PRId64 "}",
+                i ? "," : "", phase_names[p->phase], p->micro_batch, p->from_call, p->to_call);
+        flops[p->phase] += p->flops;
+    }
     fputs("],\"flops\":{", file);
-    for (int p = 0; p < TRUTH_PHASES; p++) fprintf(file, "\"%s\":%" PRId64 ",", phase_names[p], s->phases[p].flops);
-    fputs("\"recompute\":0}}", file); /* nothing here is computed twice */
+    for (int p = 0; p < TRUTH_PHASES; p++) fprintf(file, "\"%s\":%" PRId64 ",", phase_names[p], flops[p]);
+    fprintf(file, "\"recompute\":%" PRId64 "}}", s->recompute_flops);
 }
 
-int truth_write(FILE *file, int64_t parameters, int64_t flops_per_step) {
+static void write_evaluations(FILE *file) {
+    fputs("\"evaluations\":[", file);
+    for (size_t i = 0; i < account.evaluation_count; i++) {
+        const struct span *e = &account.evaluations[i];
+        fprintf(file, "%s\n {\"from_call\":%" PRId64 ",\"to_call\":%" PRId64 ",\"flops\":%" PRId64 "}", i ? "," : "",
+                e->from_call, e->to_call, e->flops);
+    }
+    fputs("],\n", file);
+}
+
+int truth_write(FILE *file, const struct train_options *o, int64_t parameters, int64_t flops_per_step,
+                int64_t first_step) {
     write_buffers(file);
-    fprintf(file, "\"parameters\":%" PRId64 ",\n\"flops_per_step\":%" PRId64 ",\n", parameters, flops_per_step);
+    fputs("\"options\":", file);
+    train_options_write(file, o);
+    fprintf(file, ",\n\"parameters\":%" PRId64 ",\n\"flops_per_step\":%" PRId64 ",\n\"first_step\":%" PRId64 ",\n",
+            parameters, flops_per_step, first_step);
     write_losses(file);
+    write_evaluations(file);
     fputs("\"steps\":[\n", file);
     for (size_t i = 0; i < account.step_count; i++) {
         if (i) fputs(",\n", file);

@@ -13,6 +13,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+struct train_options;
+
 enum truth_phase { TRUTH_FORWARD, TRUTH_BACKWARD, TRUTH_OPTIMIZER, TRUTH_PHASES };
 
 void truth_count_call(void);
@@ -20,19 +22,35 @@ void truth_count_call(void);
 /* The call just counted allocated `bytes` of device memory. `name` is copied; `class` must live as long as the program.
  */
 void truth_allocated(const char *name, const char *class, const void *address, size_t bytes);
-/* The call just counted releases the buffer at `address`. */
+/* So many bytes of a block that the program divides itself are in use from the next call on. */
+void truth_piece_taken(const char *name, const char *class, const void *address, size_t bytes);
+/* The call just counted releases the buffer at `address`, or was the last that could use the piece there. */
 void truth_released(const void *address);
 
-/* A step, and the phases inside it, begin with the next call and end with the last one counted. */
+/* A step begins with the next call and ends with the last one counted. Its loss may come later, when another step has
+ * begun: losses come in the order of the steps. `skipped`: its gradients were not finite, and nothing was updated. */
 void truth_step_begin(void);
-void truth_step_end(float loss);
+void truth_step_end(int skipped);
+void truth_loss(float loss);
+
+/* Phases begin with the next call and end with the last one counted: forward and backward in each micro-batch of a
+ * step, then one of the optimizer. */
 void truth_phase_begin(enum truth_phase phase);
 void truth_phase_end(void);
+/* Inside backward: what forward had computed is computed again. */
+void truth_recompute_begin(void);
+void truth_recompute_end(void);
+
+/* Forward passes between steps, of which no step is made: --eval-every and --sample. */
+void truth_evaluation_begin(void);
+void truth_evaluation_end(void);
 
 /* The call just counted is a matrix product of so many floating-point operations (a multiply-add is two). */
 void truth_flops(int64_t flops);
 
-/* The whole account as one JSON object. 0, or -1 with errno set if it could not be written; `file` stays open. */
-int truth_write(FILE *file, int64_t parameters, int64_t flops_per_step);
+/* The whole account as one JSON object. `first_step`: the number of the first step listed. 0, or -1 with errno set if
+ * it could not be written; `file` stays open. */
+int truth_write(FILE *file, const struct train_options *o, int64_t parameters, int64_t flops_per_step,
+                int64_t first_step);
 
 #endif
