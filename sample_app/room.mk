@@ -21,5 +21,5 @@ $(BUILD)/train: $(TRAIN_OBJ) $(TRAIN_KERNELS)
 ALL += $(BUILD)/train
 
 # Tests: parts of train, driven by programs of tests/programs.
-PROG_products_cases := $(call objs,$(patsubst %,sample_app/%.c,products products_fp8 device_tensors memory_pool truth checked_call)) $(BUILD)/obj/sample_app/fp8_kernels.o
+PROG_products_cases := $(call objs,$(patsubst %,sample_app/%.c,products products_fp8 device_tensors memory_pool truth train_options checked_call)) $(BUILD)/obj/sample_app/fp8_kernels.o
 LIBS_products_cases := -l:libcublasLt.so.13
