@@ -1,0 +1,246 @@
+"""The sample app's matrix products in every number format, and its casts to fp8, against double precision."""
+import json, os, struct
+import numpy as np
+import pytest
+from conftest import BUILD, DEVICE, run
+from number_formats import (BF16, BITS, DTYPES, E4M3, E5M2, FP16, FP32, LARGEST, SMALLEST, UNIT_ROUNDOFF, decode, encode)
+
+REAL = {'fp32': FP32, 'tf32': FP32, 'bf16': BF16, 'fp16': FP16, 'fp8': BF16}  # format of the run
+FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, PLAIN, BATCHED, CAST, CAST_TRANSPOSED = range(7)
+SHAPES = [(1, 1, 1), (3, 5, 7), (17, 33, 65), (64, 1, 128), (40, 96, 24), (128, 64, 256)]
+
+
+def request(op, a, b, c, M, N, K, format, ta=0, tb=0, batch=1, beta=0.0):
+    head = struct.pack('<8i3qfi', op, ta, tb, M, N, K, batch, format, a.nbytes, b.nbytes, c.nbytes, beta, 0)
+    return head + a.tobytes() + b.tobytes() + c.tobytes()
+
+
+def program(dtype, requests, tmp_path, workspace=1 << 20, reserve=(1024, 1024, 1024 * 1024), env=None):
+    account = tmp_path / 'account.json'
+    r = run_bytes([os.path.join(BUILD, 'tests', 'products_cases'), str(DTYPES.index(dtype)), str(workspace),
+                   *map(str, reserve), str(account)], b''.join(requests), env)
+    return r, json.loads(account.read_text())['steps']
+
+
+def run_bytes(argv, stdin, env=None):
+    """The program's standard output; it must succeed and say nothing else."""
+    import subprocess
+    r = subprocess.run(argv, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120,
+                       env={**os.environ, **DEVICE, **(env or {})})
+    assert (r.returncode, r.stderr) == (0, b''), r.stderr
+    return r.stdout
+
+
+def split(output, arrays):
+    """Arrays like these, one after another."""
+    at, got = 0, []
+    for a in arrays:
+        got.append(np.frombuffer(output, a.dtype, a.size, at).reshape(a.shape))
+        at += a.nbytes
+    assert at == len(output)
+    return got
+
+
+def draw(rng, shape, fmt, scale=1.0):
+    """Normal numbers in the format: bits, and what they are."""
+    bits = encode((rng.standard_normal(shape) * scale).astype(np.float32), fmt)
+    return bits, decode(bits, fmt)
+
+
+def bound(dtype, out, A, B, result, K, already=0.0):
+    """How far a product may be from double precision: K fp32 sums and products, in any order; tf32's rounding of the
+    factors; one rounding of the result."""
+    size = np.abs(A) @ np.abs(B)
+    factors = 2 * UNIT_ROUNDOFF['tf32'] * (1 + UNIT_ROUNDOFF['tf32']) if dtype == 'tf32' else 0
+    sums = (K + 2) * 2.0**-24 * (size + np.abs(already))
+    return factors * size + sums + UNIT_ROUNDOFF[out] * (np.abs(result) + factors * size + sums) + SMALLEST[out]
+
+
+class Case:
+    """One product: what goes in, what must come out, how far it may be off."""
+
+    def __init__(self, dtype, op, A, B, ta, tb, beta, c_format, before):
+        a_bits, a = A
+        b_bits, b = B
+        op_a, op_b = (np.swapaxes(a, -1, -2) if ta else a), (np.swapaxes(b, -1, -2) if tb else b)
+        M, K, N = op_a.shape[-2], op_a.shape[-1], op_b.shape[-1]
+        batch = 1 if a.ndim == 2 else a.shape[0]
+        held = decode(before, c_format)
+        already = beta * held if beta else np.zeros_like(held)
+        self.exact = op_a @ op_b + already
+        self.bound = bound(dtype, c_format, op_a, op_b, self.exact, K, already)
+        self.format, self.before, self.flops = c_format, before, 2 * M * N * K * batch
+        self.request = request(op, a_bits, b_bits, before, M, N, K, c_format, ta, tb, batch, beta)
+
+    def check(self, bits):
+        got = decode(bits, self.format)
+        worst = np.abs(got - self.exact) / self.bound
+        assert np.isfinite(got).all() and worst.max() <= 1, worst.max()
+
+
+def nothing(shape, fmt):
+    """What must never be read: NaNs."""
+    return np.full(shape, encode(np.nan, fmt), BITS[fmt])
+
+
+def linear_layers(dtype, rng, shapes):
+    """The three products of a layer for each (N, OC, IC)."""
+    real = REAL[dtype]
+    for N, OC, IC in shapes:
+        x, w, dout = draw(rng, (N, IC), real), draw(rng, (OC, IC), real, 0.1), draw(rng, (N, OC), real, 1e-3)
+        dw = draw(rng, (OC, IC), FP32, 1e-2)
+        yield Case(dtype, FORWARD, x, w, 0, 1, 0, real, nothing((N, OC), real))
+        yield Case(dtype, INPUT_GRADIENT, dout, w, 0, 0, 0, real, nothing((N, IC), real))
+        yield Case(dtype, WEIGHT_GRADIENT, dout, x, 1, 0, 1, FP32, dw[0])
+
+
+def plain(dtype, rng, shapes):
+    """Every transposition, beta and format of the result, alone and in batches."""
+    real = REAL[dtype]
+    for M, N, K in shapes:
+        for ta in (0, 1):
+            for tb in (0, 1):
+                a, b = ((K, M) if ta else (M, K)), ((N, K) if tb else (K, N))
+                A, B = draw(rng, a, real), draw(rng, b, real)
+                for fmt in {real, FP32}:
+                    yield Case(dtype, PLAIN, A, B, ta, tb, 0, fmt, nothing((M, N), fmt))
+                    yield Case(dtype, PLAIN, A, B, ta, tb, 1, fmt, draw(rng, (M, N), fmt)[0])
+                    yield Case(dtype, PLAIN, A, B, ta, tb, -0.5, fmt, draw(rng, (M, N), fmt)[0])
+                A, B = draw(rng, (3,) + a, real), draw(rng, (3,) + b, real)
+                yield Case(dtype, BATCHED, A, B, ta, tb, 0, real, nothing((3, M, N), real))
+
+
+def check_all(dtype, cases, tmp_path, calls=1, **kw):
+    output, steps = program(dtype, [c.request for c in cases], tmp_path, **kw)
+    results = split(output, [c.before for c in cases])
+    assert len(steps) == len(cases)
+    for case, bits, step in zip(cases, results, steps):
+        case.check(bits)
+        assert step['flops']['forward'] == case.flops
+        assert step['to_call'] - step['from_call'] + 1 == calls
+    return results
+
+
+@pytest.mark.parametrize('dtype', ['fp32', 'tf32', 'bf16', 'fp16'])
+def test_products(dtype, tmp_path):
+    rng = np.random.default_rng(1)
+    check_all(dtype, [*linear_layers(dtype, rng, SHAPES), *plain(dtype, rng, SHAPES)], tmp_path)
+
+
+@pytest.mark.parametrize('dtype', ['fp32', 'bf16'])
+def test_products_without_a_workspace(dtype, tmp_path):
+    check_all(dtype, [*linear_layers(dtype, np.random.default_rng(2), SHAPES)], tmp_path, workspace=0)
+
+
+def test_tf32_rounds_its_factors(tmp_path):
+    """Else it would be fp32 under another name."""
+    rng = np.random.default_rng(3)
+    cases = [*linear_layers('tf32', rng, [(128, 64, 256)])]
+    for case, bits in zip(cases, check_all('tf32', cases, tmp_path)):
+        fp32_bound = (256 + 2) * 2.0**-24
+        assert np.abs(decode(bits, case.format) - case.exact).mean() > fp32_bound * np.abs(case.exact).mean()
+
+
+def test_fp16_products_overflow_and_bf16_ones_do_not(tmp_path):
+    """65504 is the largest number of fp16: 300 · 300 is beyond it."""
+    for dtype, fmt, infinite in (('fp16', FP16, True), ('bf16', BF16, False)):
+        a = encode(np.full((4, 8), 300.0), fmt)
+        c = nothing((4, 4), fmt)
+        output, _ = program(dtype, [request(PLAIN, a, a, c, 4, 4, 8, fmt, tb=1)], tmp_path)
+        got = decode(split(output, [c])[0], fmt)
+        assert np.isinf(got).all() == infinite
+        assert infinite or (abs(got - 8 * 90000) <= 8 * 90000 * UNIT_ROUNDOFF[BF16]).all()
+
+
+# ---- casts to fp8 ----
+
+def reference_scale(x, fmt):
+    """Of the numbers x, NaNs aside: as floats, which divide as IEEE says."""
+    finite = np.abs(x[~np.isnan(x)])
+    amax = np.float32(finite.max() if finite.size else 0)
+    with np.errstate(over='ignore', divide='ignore'):
+        scale = min(np.float32(LARGEST[fmt]) / amax, np.float32(2.0**126)) if amax > 0 else np.float32(1)
+        return np.float32(scale), np.float32(1) / np.float32(scale)
+
+
+def reference_cast(x, fmt):
+    scale, inverse = reference_scale(x, fmt)
+    with np.errstate(invalid='ignore'):
+        return encode((x.astype(np.float32) * scale), fmt), scale, inverse
+
+
+def awkward(rng, R, C):
+    """Ties, neighbours of ties, subnormals, zeros of both signs, over the whole range of fp8. The largest is 7, which
+    makes the scale a power of two (448 and 57344 are 7 times one): scaled numbers keep their 8 bits."""
+    bits = rng.integers(0, 1 << 16, (R, C)).astype(np.uint16)
+    exponents = rng.integers(127 - 40, 127 + 2, (R, C))
+    bits = (bits & 0x807f) | (exponents << 7).astype(np.uint16)
+    bits[0, :4] = 0, 0x8000, 1, 0x8001
+    bits[1, 0] = encode(-7.0, BF16)
+    return bits
+
+
+TENSORS = {
+    'normal': lambda rng, R, C: draw(rng, (R, C), BF16)[0],
+    'awkward': awkward,
+    'zeros': lambda rng, R, C: np.zeros((R, C), np.uint16),
+    'tiny': lambda rng, R, C: draw(rng, (R, C), BF16, 1e-38)[0],
+    'subnormal': lambda rng, R, C: rng.integers(0, 128, (R, C)).astype(np.uint16),
+    'huge': lambda rng, R, C: draw(rng, (R, C), BF16, 5e37)[0],
+}
+
+
+def check_casts(tensors, shapes, tmp_path, env=None):
+    rng = np.random.default_rng(4)
+    requests, wanted = [], []
+    for make in tensors:
+        for R, C in shapes:
+            bits = make(rng, R, C)
+            for fmt in (E4M3, E5M2):
+                q, *scale = reference_cast(decode(bits, BF16), fmt)
+                for op, out in ((CAST, q), (CAST_TRANSPOSED, np.ascontiguousarray(q.T))):
+                    requests.append(request(op, bits, bits[:0], nothing(out.shape, E4M3), R, 0, C, fmt))
+                    wanted += [np.array(scale, np.float32), out]
+    output, _ = program('bf16', requests, tmp_path, env=env)
+    for got, want in zip(split(output, wanted), wanted):
+        if want.dtype == np.float32:
+            assert got.tolist() == want.tolist()
+        else:
+            nan = (want & 0x7f) == 0x7f
+            np.testing.assert_array_equal(np.where(nan, 0x7f, want), np.where(nan & (got & 0x7f == 0x7f), 0x7f, got))
+
+
+@pytest.mark.parametrize('tensor', TENSORS)
+def test_casts_are_exact(tensor, tmp_path):
+    check_casts([TENSORS[tensor]], [(16, 16), (16, 48), (80, 32), (112, 208)], tmp_path)
+
+
+def test_casts_in_the_interpreter(tmp_path):
+    check_casts([TENSORS['awkward']], [(48, 32)], tmp_path, env={'ACCT_VGPU_CHECK': '1'})
+
+
+def test_largest_magnitude_is_found_wherever_it_is(tmp_path):
+    """In a tensor of several slices: each of some places once holds the largest number, of either sign."""
+    R, C = 304, 512
+    def with_largest(at):
+        def make(rng, R, C):
+            bits = draw(rng, (R, C), BF16)[0]
+            bits.flat[at] = encode(-100.0 if at % 3 else 100.0, BF16)
+            return bits
+        return make
+    check_casts([with_largest(at) for at in (0, 1, 511, 512, 131071, 131072, R * C - 2, R * C - 1)], [(R, C)], tmp_path)
+
+
+def test_what_is_not_finite_stays_so(tmp_path):
+    """A NaN is cast to NaN and does not change the scale; an infinity takes the scale to 0 and its inverse to infinity,
+    and becomes NaN itself: what it is multiplied with is NaN, never a plausible number."""
+    def nans(rng, R, C):
+        bits = draw(rng, (R, C), BF16)[0]
+        bits[3, 5], bits[7, 0] = 0x7fc0, 0xffff
+        return bits
+
+    def infinity(rng, R, C):
+        bits = draw(rng, (R, C), BF16)[0]
+        bits[3, 5] = 0xff80
+        return bits
+    check_casts([nans, infinity], [(32, 48)], tmp_path)
