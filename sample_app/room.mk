@@ -23,3 +23,4 @@ ALL += $(BUILD)/train
 # Tests: parts of train, driven by programs of tests/programs.
 PROG_products_cases := $(call objs,$(patsubst %,sample_app/%.c,products products_fp8 device_tensors memory_pool truth train_options checked_call)) $(BUILD)/obj/sample_app/fp8_kernels.o
 LIBS_products_cases := -l:libcublasLt.so.13
+PROG_optimizer_cases := $(call objs,$(patsubst %,sample_app/%.c,optimizer device_tensors memory_pool truth train_options checked_call)) $(BUILD)/obj/sample_app/optimizer_kernels.o
