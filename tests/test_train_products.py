@@ -1,8 +1,8 @@
 """The sample app's matrix products in every number format, and its casts to fp8, against double precision."""
-import json, os, struct
+import json, os, struct, subprocess
 import numpy as np
 import pytest
-from conftest import BUILD, DEVICE, run
+from conftest import BUILD, DEVICE
 from number_formats import (BF16, BITS, DTYPES, E4M3, E5M2, FP16, FP32, LARGEST, SMALLEST, UNIT_ROUNDOFF, decode, encode)
 
 REAL = {'fp32': FP32, 'tf32': FP32, 'bf16': BF16, 'fp16': FP16, 'fp8': BF16}  # format of the run
@@ -15,20 +15,17 @@ def request(op, a, b, c, M, N, K, format, ta=0, tb=0, batch=1, beta=0.0):
     return head + a.tobytes() + b.tobytes() + c.tobytes()
 
 
-def program(dtype, requests, tmp_path, workspace=1 << 20, reserve=(1024, 1024, 1024 * 1024), env=None):
-    account = tmp_path / 'account.json'
-    r = run_bytes([os.path.join(BUILD, 'tests', 'products_cases'), str(DTYPES.index(dtype)), str(workspace),
-                   *map(str, reserve), str(account)], b''.join(requests), env)
-    return r, json.loads(account.read_text())['steps']
+def start(dtype, requests, account, workspace=1 << 20, reserve=(1024, 1024, 1024 * 1024), env=None):
+    argv = [os.path.join(BUILD, 'tests', 'products_cases'), DTYPES.index(dtype), workspace, *reserve, account]
+    return subprocess.run([str(a) for a in argv], input=b''.join(requests), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          timeout=120, env={**os.environ, **DEVICE, **(env or {})})
 
 
-def run_bytes(argv, stdin, env=None):
-    """The program's standard output; it must succeed and say nothing else."""
-    import subprocess
-    r = subprocess.run(argv, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120,
-                       env={**os.environ, **DEVICE, **(env or {})})
-    assert (r.returncode, r.stderr) == (0, b''), r.stderr
-    return r.stdout
+def program(dtype, requests, tmp_path, **kw):
+    """What the requests gave, one after another, and the account's steps. Nothing is said beside."""
+    r = start(dtype, requests, tmp_path / 'account.json', **kw)
+    assert (r.returncode, r.stderr) == (0, b'')
+    return r.stdout, json.loads((tmp_path / 'account.json').read_text())['steps']
 
 
 def split(output, arrays):
@@ -244,3 +241,67 @@ def test_what_is_not_finite_stays_so(tmp_path):
         bits[3, 5] = 0xff80
         return bits
     check_casts([nans, infinity], [(32, 48)], tmp_path)
+
+
+# ---- products in fp8 ----
+
+class Fp8Case(Case):
+    """A product of casts: close to the exact product of what the casts gave, and as close to that of the numbers
+    themselves as fp8 allows, half a unit in the last place of each factor."""
+
+    def __init__(self, op, A, a_format, B, b_format, ta, tb, beta, c_format, before):
+        super().__init__('fp8', op, A, B, ta, tb, beta, c_format, before)
+        (q, q_error), (r, r_error) = self.cast(A[1], a_format, ta), self.cast(B[1], b_format, tb)
+        a, b = np.abs(A[1].T if ta else A[1]), np.abs(B[1].T if tb else B[1])
+        held = beta * decode(before, c_format) if beta else 0
+        self.unrounded, self.exact = self.exact, q @ r + held
+        # 4: the scales are applied in fp32
+        self.bound = bound('fp8', c_format, q, r, self.exact, q.shape[1] + 4, held)
+        self.unrounded_bound = q_error @ b + a @ r_error + q_error @ r_error + self.bound * (1 + UNIT_ROUNDOFF[E5M2])
+
+    @staticmethod
+    def cast(x, fmt, transposed):
+        """x after the cast and back, and how far that may be from x."""
+        bits, scale, inverse = reference_cast(x, fmt)
+        error = UNIT_ROUNDOFF[fmt] * np.abs(x) + SMALLEST[fmt] / 2 / scale + 2.0**-22 * np.abs(x)
+        there = decode(bits, fmt) * np.float64(inverse)
+        return (there.T, error.T) if transposed else (there, error)
+
+    def check(self, bits):
+        super().check(bits)
+        off = np.abs(decode(bits, self.format) - self.unrounded)
+        assert (off <= self.unrounded_bound).all()
+
+
+def fp8_layers(rng, shapes):
+    for N, OC, IC in shapes:
+        x, w, dout = draw(rng, (N, IC), BF16), draw(rng, (OC, IC), BF16, 0.02), draw(rng, (N, OC), BF16, 1e-5)
+        yield Fp8Case(FORWARD, x, E4M3, w, E4M3, 0, 1, 0, BF16, nothing((N, OC), BF16))
+        yield Fp8Case(INPUT_GRADIENT, dout, E5M2, w, E4M3, 0, 0, 0, BF16, nothing((N, IC), BF16))
+        yield Fp8Case(WEIGHT_GRADIENT, dout, E5M2, x, E4M3, 1, 0, 1, FP32, draw(rng, (OC, IC), FP32, 1e-4)[0])
+
+
+@pytest.mark.parametrize('workspace', [0, 1 << 20])
+def test_fp8_products(workspace, tmp_path):
+    """Twice each: what the second finds ready may not change it."""
+    shapes = [(16, 16, 16), (16, 48, 32), (80, 16, 208), (128, 256, 64), (16, 48, 32), (128, 256, 64)]
+    # 7 calls: largest magnitude, scale and cast of each factor, and the product
+    check_all('fp8', [*fp8_layers(np.random.default_rng(5), shapes)], tmp_path, calls=7, workspace=workspace)
+
+
+def test_fp8_leaves_other_products_in_bf16(tmp_path):
+    check_all('fp8', [*plain('fp8', np.random.default_rng(6), SHAPES)], tmp_path)
+
+
+def test_fp8_says_what_it_cannot_do(tmp_path):
+    def refused(code, message, requests=(), **kw):
+        r = start('fp8', requests, tmp_path / 'account.json', **kw)
+        assert (r.returncode, r.stdout, r.stderr.decode()) == (code, b'', f'train: --dtype fp8 needs {message}\n')
+
+    refused(2, 'matrices whose sizes are multiples of 16; the widest layer has 24 x 64', reserve=(24, 64, 64 * 64))
+    refused(2, 'matrices whose sizes are multiples of 16; the largest weight has 64 x 8', reserve=(32, 64, 64 * 8))
+    x, w = draw(np.random.default_rng(7), (16, 40), BF16), draw(np.random.default_rng(7), (16, 40), BF16)
+    refused(2, 'matrices whose sizes are multiples of 16; this one has 16 x 40',
+            [Case('fp8', FORWARD, x, w, 0, 1, 0, BF16, nothing((16, 16), BF16)).request])
+    refused(1, 'compute capability 8.9; this device, NVIDIA A100-SXM4-80GB, has 8.0',
+            env={'LD_PRELOAD': os.path.join(BUILD, 'tests', 'device_shim.so')})
