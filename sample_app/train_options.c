@@ -28,8 +28,9 @@ static const struct train_options defaults[] = {
 
 enum kind { KIND_INTEGER, KIND_REAL, KIND_CHOICE, KIND_PATH, KIND_FLAG };
 
-/* The models that an option is for. */
-enum { GPT = 1 << MODEL_GPT, LINEAR = 1 << MODEL_LINEAR, BOTH = GPT | LINEAR };
+/* The models that an option is for. FREE: it does not decide the numbers of a run, or may be changed on purpose (the
+ * learning rate), so that a run that is resumed may have another. */
+enum { GPT = 1 << MODEL_GPT, LINEAR = 1 << MODEL_LINEAR, BOTH = GPT | LINEAR, FREE = 1 << 8 };
 
 struct option_row {
     const char *name;
@@ -65,36 +66,39 @@ static const struct option_row rows[] = {
     INTEGER(GPT, "--vocab", vocab, 2, 65536, "V, tokens in the vocabulary; over 256 the text has two bytes a token"),
     INTEGER(BOTH, "--batch", batch, 1, 65536, "B, sequences (gpt) or samples (linear) in a micro-batch"),
     INTEGER(BOTH, "--accum", accum, 1, 65536, "K, micro-batches in a step; their gradients are added up"),
-    INTEGER(BOTH, "--steps", steps, 1, 1000000000, "training steps, those of the run that is resumed included"),
+    INTEGER(BOTH | FREE, "--steps", steps, 1, 1000000000, "training steps, those of the run that is resumed included"),
     CHOICE(BOTH, "--dtype", dtype, DTYPES, "number format of weights and activations; fp8 is for gpt alone"),
     REAL(BOTH, "--loss-scale", loss_scale, 0, 0x1p60,
          "factor of the loss gradient, 0: dynamic, as fp16 has by default"),
     CHOICE(BOTH, "--optimizer", optimizer, OPTIMIZERS, "the update rule"),
-    REAL(BOTH, "--lr", lr, 0, 1e30, "learning rate"),
+    REAL(BOTH | FREE, "--lr", lr, 0, 1e30, "learning rate"),
     REAL(BOTH, "--momentum", momentum, 0, 1, "what the velocity keeps in each step (--optimizer momentum)"),
     REAL(BOTH, "--weight-decay", weight_decay, 0, 1e30, "decay of matrices, times lr (--optimizer adamw)"),
     REAL(BOTH, "--clip", clip, 0, 1e30, "largest norm of all gradients together, 0: any"),
     INTEGER(BOTH, "--seed", seed, 0, 9e15, "seed of the weights and of the windows of text"),
     CHOICE(BOTH, "--init", init, "scaled|unscaled", "standard deviation of the weights; see sample_app/README.md"),
     FLAG(GPT, "--untied", untied, "a matrix of its own for the head, in place of the token embedding"),
-    CHOICE(BOTH, "--alloc", alloc, "tensor|class|step|pool",
+    CHOICE(BOTH | FREE, "--alloc", alloc, "tensor|class|step|pool",
            "one cudaMalloc a tensor or class; by cudaMallocAsync in the step; a pool of ours"),
-    CHOICE(BOTH, "--zero-grad", zero_grad, "zero|none", "gradients are kept and cleared, or released after the update"),
-    CHOICE(GPT, "--recompute", recompute, "none|full", "full: backward computes each layer's activations again"),
-    PATH(BOTH, "--data", data, "text to train on"),
-    PATH(BOTH, "--save", save, "write a checkpoint at the end of the run"),
-    INTEGER(BOTH, "--save-every", save_every, 0, 1000000000, "write it after every so many steps too, 0: never"),
-    PATH(BOTH, "--resume", resume, "go on from a checkpoint"),
-    INTEGER(BOTH, "--eval-every", eval_every, 0, 1000000000,
+    CHOICE(BOTH | FREE, "--zero-grad", zero_grad, "zero|none",
+           "gradients are kept and cleared, or released after the update"),
+    CHOICE(GPT | FREE, "--recompute", recompute, "none|full", "full: backward computes each layer's activations again"),
+    PATH(BOTH | FREE, "--data", data, "text to train on"),
+    PATH(BOTH | FREE, "--save", save, "write a checkpoint at the end of the run"),
+    INTEGER(BOTH | FREE, "--save-every", save_every, 0, 1000000000, "write it after every so many steps too, 0: never"),
+    PATH(BOTH | FREE, "--resume", resume, "go on from a checkpoint"),
+    INTEGER(BOTH | FREE, "--eval-every", eval_every, 0, 1000000000,
             "after every so many steps the loss of text held back, 0: never"),
-    INTEGER(BOTH, "--eval-batches", eval_batches, 1, 1000000, "batches in an evaluation"),
-    FLAG(GPT, "--sample", sample, "print text that the model writes, after each evaluation and at the end"),
-    INTEGER(BOTH, "--print-every", print_every, 1, 1000000000, "print one step in so many"),
-    FLAG(LINEAR, "--show-activations", show_activations, "print the rms of each layer's output in the first step"),
-    FLAG(BOTH, "--show-dtypes", show_dtypes, "print what the number formats make of some numbers, and end"),
-    PATH(BOTH, "--truth", truth, "write the program's own account of buffers, steps and FLOPs as JSON"),
-    PATH(BOTH, "--dump-gradients", dump_gradients, "write batch, weights and gradients of one step (a line, then raw)"),
-    INTEGER(BOTH, "--dump-step", dump_step, 1, 1000000000, "the step that --dump-gradients takes"),
+    INTEGER(BOTH | FREE, "--eval-batches", eval_batches, 1, 1000000, "batches in an evaluation"),
+    FLAG(GPT | FREE, "--sample", sample, "print text that the model writes, after each evaluation and at the end"),
+    INTEGER(BOTH | FREE, "--print-every", print_every, 1, 1000000000, "print one step in so many"),
+    FLAG(LINEAR | FREE, "--show-activations", show_activations,
+         "print the rms of each layer's output in the first step"),
+    FLAG(BOTH | FREE, "--show-dtypes", show_dtypes, "print what the number formats make of some numbers, and end"),
+    PATH(BOTH | FREE, "--truth", truth, "write the program's own account of buffers, steps and FLOPs as JSON"),
+    PATH(BOTH | FREE, "--dump-gradients", dump_gradients,
+         "write batch, weights and gradients of one step (a line, then raw)"),
+    INTEGER(BOTH | FREE, "--dump-step", dump_step, 1, 1000000000, "the step that --dump-gradients takes"),
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
@@ -132,6 +136,29 @@ const char *optimizer_name(int64_t optimizer) {
 const char *dtype_name(int64_t dtype) {
     static char name[16];
     return copy_choice(DTYPES, dtype, name);
+}
+
+/* As few digits as give the number back. */
+static void print_real(char *text, size_t bytes, double x) {
+    snprintf(text, bytes, "%.15g", x);
+    if (strtod(text, NULL) != x) snprintf(text, bytes, "%.17g", x);
+}
+
+const char *train_options_text(const struct train_options *given, int i, char *value, size_t value_bytes,
+                               bool *decides) {
+    struct train_options o = *given;
+    const struct option_row *r = &rows[i];
+    char name[16];
+    if (i >= ROWS) return NULL;
+    *value = 0;
+    *decides = !(r->models & FREE);
+    if (!(r->models & 1 << o.model)) return r->name;
+    if (r->kind == KIND_INTEGER) snprintf(value, value_bytes, "%" PRId64, *integer_at(&o, r));
+    if (r->kind == KIND_REAL) print_real(value, value_bytes, *real_at(&o, r));
+    if (r->kind == KIND_CHOICE) snprintf(value, value_bytes, "%s", copy_choice(r->choices, *integer_at(&o, r), name));
+    if (r->kind == KIND_FLAG && *integer_at(&o, r)) snprintf(value, value_bytes, "yes");
+    if (r->kind == KIND_PATH && *path_at(&o, r)) snprintf(value, value_bytes, "%s", *path_at(&o, r));
+    return r->name;
 }
 
 static void write_string(FILE *file, const char *text) {
