@@ -100,7 +100,9 @@ enum cost_enum {
     COST_OF_event_act,
     COST_OF_sync_scope,
     COST_OF_clock,
-    COST_OF_activity
+    COST_OF_activity,
+    COST_OF_epilogue,
+    COST_OF_scale_mode
 };
 
 /* Value of an enum's text ("fp32" of dtype …); 0 if there is none. */

@@ -3,6 +3,7 @@
 #ifndef ACCT_PRELOAD_FILL_H
 #define ACCT_PRELOAD_FILL_H
 
+#include <cublasLt.h>
 #include <cublas_api.h>
 #include <cuda_runtime_api.h>
 #include "preload/hook.h"
@@ -105,6 +106,49 @@ struct blas_args {
     uint32_t pointer_array;
 };
 void fill_blas(struct hook_call *k, const struct blas_args *b);
+
+/* ---- cuBLASLt (fill_lt.c) ------------------------------------------------------------------------------------ */
+
+/* The parameters of cublasLtMatmul and cublasLtMatrixTransform, by the vendor's names. */
+struct lt_matmul {
+    cublasLtHandle_t lightHandle;
+    cublasLtMatmulDesc_t computeDesc;
+    const void *alpha, *A;
+    cublasLtMatrixLayout_t Adesc;
+    const void *B;
+    cublasLtMatrixLayout_t Bdesc;
+    const void *beta, *C;
+    cublasLtMatrixLayout_t Cdesc;
+    void *D;
+    cublasLtMatrixLayout_t Ddesc;
+    const cublasLtMatmulAlgo_t *algo;
+    void *workspace;
+    size_t workspaceSizeInBytes;
+    cudaStream_t stream;
+};
+void fill_lt_matmul(struct hook_call *k, const struct lt_matmul *g);
+
+struct lt_transform {
+    cublasLtHandle_t lightHandle;
+    cublasLtMatrixTransformDesc_t transformDesc;
+    const void *alpha, *A;
+    cublasLtMatrixLayout_t Adesc;
+    const void *beta, *B;
+    cublasLtMatrixLayout_t Bdesc;
+    void *C;
+    cublasLtMatrixLayout_t Cdesc;
+    cudaStream_t stream;
+};
+void fill_lt_transform(struct hook_call *k, const struct lt_transform *g);
+
+/* ---- shared by both -------------------------------------------------------------------------------------------- */
+
+/* The fields of a product that only cuBLASLt has: none of it. */
+void fill_gemm_alone(struct acct_ev_gemm *r);
+/* What alpha or beta in host memory is (ACCT_scalar_*); 0 for NULL and types that are not known. */
+uint32_t blas_scalar(const void *p, uint32_t type);
+/* cublasOperation_t as ACCT_trans_*. */
+uint32_t blas_trans(int op);
 
 /* The vendor's types as the trace's. */
 uint32_t blas_dtype(int cuda_data_type);

@@ -92,7 +92,7 @@ uint32_t blas_scalar_type(int compute_type, int c_type) {
     }
 }
 
-static uint32_t trans_of(int op) {
+uint32_t blas_trans(int op) {
     switch (op) {
     case CUBLAS_OP_N:
         return ACCT_trans_N;
@@ -161,9 +161,8 @@ static uint32_t of_half(const uint16_t *h) {
     return (*h & 0x7fff) == 0 ? ACCT_scalar_ZERO : *h == 0x3c00 ? ACCT_scalar_ONE : ACCT_scalar_VALUE;
 }
 
-static uint32_t scalar(const struct handle_state *s, const void *p, uint32_t type) {
-    if (!p || !s->host_scalars) return 0;
-    if (s->host_scalars < 0) return ACCT_scalar_DEVICE;
+uint32_t blas_scalar(const void *p, uint32_t type) {
+    if (!p) return 0;
     switch (type) {
     case ACCT_dtype_FP64:
         return of_parts(*(const double *)p, 0);
@@ -186,6 +185,11 @@ static uint32_t scalar(const struct handle_state *s, const void *p, uint32_t typ
     }
 }
 
+static uint32_t scalar(const struct handle_state *s, const void *p, uint32_t type) {
+    if (!p || !s->host_scalars) return 0;
+    return s->host_scalars < 0 ? ACCT_scalar_DEVICE : blas_scalar(p, type);
+}
+
 /* ---- records ------------------------------------------------------------------------------------------------- */
 
 void fill_workspace(struct hook_call *k, const void *handle, const void *at, size_t bytes) {
@@ -197,11 +201,17 @@ void fill_workspace(struct hook_call *k, const void *handle, const void *at, siz
     hook_commit(k);
 }
 
+void fill_gemm_alone(struct acct_ev_gemm *r) {
+    memset(&r->d, 0, sizeof *r - offsetof(struct acct_ev_gemm, d));
+    r->ldd = r->stride_d = r->bias_length = r->stride_bias = r->ldaux = r->stride_aux = BLAS_NONE;
+    r->workspace_bytes = BLAS_NONE;
+}
+
 static struct acct_ev_gemm *gemm(struct hook_call *k, const struct gemm_args *g, const struct handle_state *s) {
     struct acct_ev_gemm *r = hook_record(k, ACCT_EV_GEMM, sizeof *r, s->stream);
     if (!r) return NULL;
-    r->trans_a = trans_of(g->trans_a);
-    r->trans_b = trans_of(g->trans_b);
+    r->trans_a = blas_trans(g->trans_a);
+    r->trans_b = blas_trans(g->trans_b);
     r->m = g->m, r->n = g->n, r->k = g->k;
     r->batch = g->batch;
     r->a = g->a, r->b = g->b, r->c = g->c;
@@ -215,6 +225,7 @@ static struct acct_ev_gemm *gemm(struct hook_call *k, const struct gemm_args *g,
     r->math_mode = s->math_mode;
     r->algo = g->algo;
     r->external = k->external;
+    fill_gemm_alone(r);
     return r;
 }
 
@@ -333,11 +344,12 @@ void fill_blas(struct hook_call *k, const struct blas_args *b) {
     r->stride_a = b->stride_a, r->stride_b = b->stride_b, r->stride_c = b->stride_c;
     r->side = side_of(b->side);
     r->uplo = uplo_of(b->uplo);
-    r->trans_a = trans_of(b->trans_a);
-    r->trans_b = trans_of(b->trans_b);
+    r->trans_a = blas_trans(b->trans_a);
+    r->trans_b = blas_trans(b->trans_b);
     r->alpha = b->alpha ? scalar(&s, b->alpha, b->alpha_type) : 0;
     r->beta = b->beta ? scalar(&s, b->beta, b->beta_type) : 0;
     r->pointer_array = b->pointer_array;
     r->external = k->external;
+    r->a_type = r->b_type = 0; /* as type */
     hook_commit(k);
 }

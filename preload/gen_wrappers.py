@@ -3,12 +3,14 @@
 
     gen_wrappers.py --clang CLANG --include DIR --table api.table --out DIR
 
-writes api.h (numbers), wrap_cudart.c, wrap_cublas.c, api_names.c and libacct.map (export list). `--list` prints what became
+writes api.h (numbers), wrap_cudart.c, wrap_cublas.c, wrap_cublasLt.c, api_names.c and libacct.map (export list). `--list` prints what became
 of every function of the headers instead: one line `library name action`, which the coverage test reads."""
 import argparse, json, os, re, subprocess, sys, tempfile
 
 # Library: its headers, each with what the names in it begin with.
-HEADERS = {'cudart': [('cuda_runtime_api.h', 'cuda'), ('preload/launch_stubs.h', '__cuda')], 'cublas': [('cublas_api.h', 'cublas')]}
+HEADERS = {'cudart': [('cuda_runtime_api.h', 'cuda'), ('preload/launch_stubs.h', '__cuda')], 'cublas': [('cublas_api.h', 'cublas')],
+           'cublasLt': [('cublasLt.h', 'cublasLt')]}
+FEWEST = {'cudart': 300, 'cublas': 500, 'cublasLt': 40}  # functions of a header that was read right
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ERRORS = {'cudaError_t': 'cudaErrorSharedObjectSymbolNotFound', 'cublasStatus_t': 'CUBLAS_STATUS_NOT_SUPPORTED'}
 # What C++ headers alone declare: opaque here, for only addresses of it pass through.
@@ -191,6 +193,8 @@ def fill_call(f, action):
         return gemm_call(f)
     if word[0] == 'grouped':
         return grouped_call(f)
+    if word[0] == 'params':
+        return f'fill_{word[1]}(&k_, &(struct {word[1]}){initialiser((n, n) for _, n in f.params)})'
     if word[0] == 'blas':
         return blas_call(f, word[1], word[2:5])
     call = action.replace('(', '(&k_, ', 1)
@@ -235,7 +239,7 @@ def wrapper(f, symbol, action):
 }}
 '''
     call = fill_call(f, action)
-    mark = '    hook_mark(&k_);\n' if re.match(r'fill_(copy|memset|gemm|grouped|blas|launch)', call) else ''
+    mark = '    hook_mark(&k_);\n' if re.match(r'fill_(copy|memset|gemm|grouped|blas|lt|launch)', call) else ''
     if symbol.endswith(('_ptsz', '_ptds')):
         call = re.sub(r'\bSTREAM\(', 'STREAM_PER_THREAD(', call)
     return head + f'''    struct hook_call k_;
@@ -286,7 +290,7 @@ def main():
         parsed = {}
         for header, prefix in headers:
             parsed |= parse_header(o.clang, o.include, header, prefix)
-        if len(parsed) < 100:
+        if len(parsed) < FEWEST[library]:
             sys.exit(f'gen_wrappers: only {len(parsed)} functions found for lib{library}; is {o.include} a CUDA toolkit?')
         functions += [Function(library, n, *parsed[n]) for n in sorted(parsed)]
     if o.list:

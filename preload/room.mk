@@ -1,10 +1,10 @@
 # libacct.so: what runs inside the traced program. The wrappers are made from the CUDA headers at build time.
-PRELOAD_GEN := $(addprefix $(BUILD)/gen/,api.h api_names.c wrap_cudart.c wrap_cublas.c libacct.map)
-PRELOAD_OBJ := $(call objs,$(addprefix preload/,life.c hook.c facts.c rendezvous.c spawn.c say.c real.c fill_runtime.c fill_blas.c fill_launch.c launch_wrappers.c kernels.c kernels_tell.c kernels_file.c) trace/ring.c $(CUPTI_SRC)) \
-	$(addprefix $(BUILD)/obj/gen/,api_names.o wrap_cudart.o wrap_cublas.o)
+PRELOAD_GEN := $(addprefix $(BUILD)/gen/,api.h api_names.c wrap_cudart.c wrap_cublas.c wrap_cublasLt.c libacct.map)
+PRELOAD_OBJ := $(call objs,$(addprefix preload/,life.c hook.c facts.c rendezvous.c spawn.c say.c real.c fill_runtime.c fill_blas.c fill_lt.c fill_launch.c launch_wrappers.c kernels.c kernels_tell.c kernels_file.c) trace/ring.c $(CUPTI_SRC)) \
+	$(addprefix $(BUILD)/obj/gen/,api_names.o wrap_cudart.o wrap_cublas.o wrap_cublasLt.o)
 PRELOAD_ROOM_OBJ := $(filter-out $(BUILD)/obj/trace/% $(BUILD)/obj/cupti/%,$(PRELOAD_OBJ))
 
-$(PRELOAD_GEN) &: preload/gen_wrappers.py preload/api.table preload/launch_stubs.h $(CUDA_INC)/cuda_runtime_api.h $(CUDA_INC)/cublas_api.h
+$(PRELOAD_GEN) &: preload/gen_wrappers.py preload/api.table preload/launch_stubs.h $(CUDA_INC)/cuda_runtime_api.h $(CUDA_INC)/cublas_api.h $(CUDA_INC)/cublasLt.h
 	@mkdir -p $(BUILD)/gen
 	$(SAY) "  GEN $(BUILD)/gen/wrap_cudart.c and others"
 	$(Q)$(PYTHON) preload/gen_wrappers.py --clang $(CLANG) --include $(CUDA_INC) --table preload/api.table --out $(BUILD)/gen
@@ -13,7 +13,7 @@ $(PRELOAD_GEN) &: preload/gen_wrappers.py preload/api.table preload/launch_stubs
 $(PRELOAD_ROOM_OBJ): | $(PRELOAD_GEN)
 $(PRELOAD_ROOM_OBJ): ROOM_CFLAGS = -isystem $(CUDA_INC) -fvisibility=hidden -ftls-model=initial-exec -fno-stack-protector -Wno-deprecated-declarations
 # Its own visibility comes by the export list alone.
-$(addprefix $(BUILD)/obj/,gen/wrap_cudart.o gen/wrap_cublas.o preload/launch_wrappers.o): ROOM_CFLAGS = -isystem $(CUDA_INC) -ftls-model=initial-exec -fno-stack-protector -Wno-deprecated-declarations
+$(addprefix $(BUILD)/obj/,gen/wrap_cudart.o gen/wrap_cublas.o gen/wrap_cublasLt.o preload/launch_wrappers.o): ROOM_CFLAGS = -isystem $(CUDA_INC) -ftls-model=initial-exec -fno-stack-protector -Wno-deprecated-declarations
 
 # nodelete: exit handlers and thread keys point into it. now: no lazy binding, so no symbol look-up inside a call.
 $(BUILD)/libacct.so: $(PRELOAD_OBJ) $(BUILD)/gen/libacct.map
@@ -21,6 +21,7 @@ $(BUILD)/libacct.so: $(PRELOAD_OBJ) $(BUILD)/gen/libacct.map
 	$(Q)$(CC) $(LDFLAGS_ALL) -shared -Wl,-z,nodelete -Wl,-z,now -Wl,-z,defs -Wl,--version-script=$(BUILD)/gen/libacct.map -Wl,-soname,libacct.so -o $@ $(PRELOAD_OBJ)
 ALL += $(BUILD)/libacct.so
 
+LIBS_preload_lt := -l:libcublasLt.so.13
 UNIT_test_ring := $(call objs,trace/ring.c)
 UNIT_test_kernels := $(call objs,preload/kernels.c preload/kernels_file.c)
 

@@ -78,4 +78,5 @@ def test_tables_are_documented(tmp_path, build):
 if __name__ == '__main__':
     assert sys.argv[1:] == ['--write'], 'usage: python3 tests/test_format.py --write'
     before, _, after = page_parts()
-    open(PAGE, 'w').write(before + BEGIN + events_part() + END + after)
+    text = before + BEGIN + events_part() + END + after  # before the page is emptied
+    open(PAGE, 'w').write(text)

@@ -29,6 +29,8 @@ enum event_type {
     EVENT_T_e_sync_scope,
     EVENT_T_e_clock,
     EVENT_T_e_activity,
+    EVENT_T_e_epilogue,
+    EVENT_T_e_scale_mode,
     EVENT_TYPES
 };
 #define EVENT_T_FIRST_ENUM EVENT_T_e_memory

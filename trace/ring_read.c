@@ -86,8 +86,8 @@ static int corrupt(struct ring_reader *r, const char *fault) {
 struct checks {
     uint8_t text_count, enum_count;
     uint16_t texts[RING_TEXTS]; /* offsets in the record */
-    uint16_t enums[16];
-    uint8_t enum_types[16];
+    uint16_t enums[24];
+    uint8_t enum_types[24];
 };
 static struct checks checks[ACCT_EV_COUNT];
 static int checks_made;
@@ -116,7 +116,7 @@ static void make_checks(void) {
 #include "trace/events.def"
 #define EVENT(N, n, c, doc) _Static_assert(0
 #define FIELD(N, t, f, doc) +(EVENT_T_##t >= EVENT_T_FIRST_ENUM)
-#define END(N) <= 16, "struct checks is too small for " #N);
+#define END(N) <= 24, "struct checks is too small for " #N);
 #include "trace/events.def"
 
 /* Copies the texts of a record out of the blob ring. `head` of the blob ring was read after the record was published.
