@@ -4,6 +4,7 @@ kernels, and gradients by the chain rule of each formula, checked against the lo
 Letters as there: B sequences, T positions, C channels, L layers, H heads of Q = C / H channels, V tokens. A weight is
 (outputs, inputs)."""
 import numpy as np
+from number_formats import BF16, E4M3, E5M2, FP16, LARGEST, decode, encode
 from reference_linear import WEIGHTS, WINDOWS, splitmix64, subkey
 
 V = 256
@@ -88,26 +89,102 @@ def of_heads(x):
     return x.transpose(0, 2, 1, 3).reshape(B, T, H * Q)
 
 
-def forward(p, tokens, targets, H):
+class Exact:
+    """Arithmetic without rounding. What a number format does to it is told by the classes below, in the places where tensors
+    are stored or multiplied, and nowhere else."""
+
+    def real(self, x):
+        """x as a tensor in the format of the run."""
+        return x
+
+    def product(self, a, b):
+        """a · b, stored."""
+        return self.real(a @ b)
+
+    def product_dw(self, dout, x):
+        """doutᵀ · x over all positions, a gradient of weights: fp32, exact here."""
+        return sums(dout, x)
+
+    def linear(self, x, w):
+        """Of a layer's linear layers: x · wᵀ, and its two gradients."""
+        return self.product(x, w.T)
+
+    def linear_dx(self, dout, w):
+        return self.product(dout, w)
+
+    def linear_dw(self, dout, x):
+        return self.product_dw(dout, x)
+
+
+class Stored(Exact):
+    """fp16 or bf16: every tensor is rounded where it is stored."""
+
+    def __init__(self, fmt):
+        self.fmt = fmt
+
+    def real(self, x):
+        return decode(encode(x, self.fmt), self.fmt)
+
+
+class Tf32(Exact):
+    """Factors of products have 10 bits behind the point, rounded to nearest."""
+
+    def factor(self, x):
+        mantissa, exponent = np.frexp(x)
+        return np.ldexp(np.rint(np.ldexp(mantissa, 11)), exponent - 11)
+
+    def product(self, a, b):
+        return self.factor(a) @ self.factor(b)
+
+    def product_dw(self, dout, x):
+        return sums(self.factor(dout), self.factor(x))
+
+
+class Fp8(Stored):
+    """bf16, but the factors of linear layers are fp8: one scale for a tensor, which puts its largest number at the format's end."""
+
+    def __init__(self):
+        super().__init__(BF16)
+
+    def factor(self, x, fmt):
+        scale = LARGEST[fmt] / np.abs(x).max()
+        return decode(encode(x * scale, fmt), fmt) / scale
+
+    def linear(self, x, w):
+        return self.real(self.factor(x, E4M3) @ self.factor(w, E4M3).T)
+
+    def linear_dx(self, dout, w):
+        return self.real(self.factor(dout, E5M2) @ self.factor(w, E4M3))
+
+    def linear_dw(self, dout, x):
+        return sums(self.factor(dout, E5M2), self.factor(x, E4M3))
+
+
+ARITHMETIC = {'fp32': Exact(), 'tf32': Tf32(), 'bf16': Stored(BF16), 'fp16': Stored(FP16), 'fp8': Fp8()}
+EXACT = ARITHMETIC['fp32']
+
+
+def forward(p, tokens, targets, H, r=EXACT):
     """The loss, and what the gradients need of every layer."""
     B, T = tokens.shape
     L = sum(n.startswith('qkvw') for n in p)
     names = [str(l + 1) if L > 1 else '' for l in range(L)]
     C, kept = p['wte'].shape[1], []
-    x = p['wte'][tokens] + p['wpe'][:T]
+    x = r.real(p['wte'][tokens] + p['wpe'][:T])
     for l in names:
-        a = layernorm(x, p['ln1w' + l], p['ln1b' + l])
-        q, k, v = (heads_of(part, H) for part in np.split(a @ p['qkvw' + l].T + p['qkvb' + l], 3, -1))
-        scores = q @ k.swapaxes(-1, -2) / np.sqrt(C // H)
-        att = softmax(np.where(np.tril(np.ones((T, T), bool)), scores, -np.inf))
-        joined = of_heads(att @ v)
-        middle = x + joined @ p['projw' + l].T + p['projb' + l]
-        b = layernorm(middle, p['ln2w' + l], p['ln2b' + l])
-        fc = b @ p['fcw' + l].T + p['fcb' + l]
-        kept.append((l, x, a, q, k, v, att, joined, middle, b, fc))
-        x = middle + gelu(fc) @ p['outw' + l].T + p['outb' + l]
-    final = layernorm(x, p['lnfw'], p['lnfb'])
-    probabilities = softmax(final @ p.get('head', p['wte']).T)
+        a = r.real(layernorm(x, p['ln1w' + l], p['ln1b' + l]))
+        q, k, v = (heads_of(part, H) for part in np.split(r.real(r.linear(a, p['qkvw' + l]) + p['qkvb' + l]), 3, -1))
+        scores = r.product(q, k.swapaxes(-1, -2)) / np.sqrt(C // H)
+        att = r.real(softmax(np.where(np.tril(np.ones((T, T), bool)), scores, -np.inf)))
+        joined = of_heads(r.product(att, v))
+        middle = r.real(x + r.real(r.linear(joined, p['projw' + l]) + p['projb' + l]))
+        b = r.real(layernorm(middle, p['ln2w' + l], p['ln2b' + l]))
+        fc = r.real(r.linear(b, p['fcw' + l]) + p['fcb' + l])
+        gelued = r.real(gelu(fc))
+        kept.append((l, x, a, q, k, v, att, joined, middle, b, fc, gelued))
+        x = r.real(middle + r.real(r.linear(gelued, p['outw' + l]) + p['outb' + l]))
+    final = r.real(layernorm(x, p['lnfw'], p['lnfb']))
+    probabilities = softmax(r.product(final, p.get('head', p['wte']).T))
     losses = -np.log(np.take_along_axis(probabilities, targets[..., None], -1))
     return losses.mean(), kept, x, final, probabilities
 
@@ -121,33 +198,35 @@ def sums(dout, x):
     return np.einsum('bto,bti->oi', dout, x)
 
 
-def gradients(p, tokens, targets, H):
-    """The loss and the gradient of every parameter."""
-    value, kept, x, final, probabilities = forward(p, tokens, targets, H)
+def gradients(p, tokens, targets, H, r=EXACT, scale=1):
+    """The loss and the gradient of every parameter. `scale`: of the loss's gradient, taken off again at the end."""
+    value, kept, x, final, probabilities = forward(p, tokens, targets, H, r)
     B, T = tokens.shape
     C, head = p['wte'].shape[1], 'head' if 'head' in p else 'wte'
     g = {n: np.zeros_like(w) for n, w in p.items()}
-    dlogits = (probabilities - np.eye(V)[targets]) / (B * T)
-    g[head] += sums(dlogits, final)
-    dx, g['lnfw'], g['lnfb'] = layernorm_gradients(x, p['lnfw'], dlogits @ p[head])
-    for l, x, a, q, k, v, att, joined, middle, b, fc in reversed(kept):
-        dgelu = dx @ p['outw' + l]
-        g['outw' + l], g['outb' + l] = sums(dx, gelu(fc)), dx.sum((0, 1))
-        dfc = dgelu * gelu_slope(fc)
-        g['fcw' + l], g['fcb' + l] = sums(dfc, b), dfc.sum((0, 1))
-        dmiddle, g['ln2w' + l], g['ln2b' + l] = layernorm_gradients(middle, p['ln2w' + l], dfc @ p['fcw' + l])
-        dx = dx + dmiddle
-        g['projw' + l], g['projb' + l] = sums(dx, joined), dx.sum((0, 1))
-        dy = heads_of(dx @ p['projw' + l], H)
-        datt = dy @ v.swapaxes(-1, -2)
-        dscores = att * (datt - (att * datt).sum(-1, keepdims=True)) / np.sqrt(C // H)
-        dqkv = np.concatenate([of_heads(dscores @ k), of_heads(dscores.swapaxes(-1, -2) @ q), of_heads(att.swapaxes(-1, -2) @ dy)], -1)
-        g['qkvw' + l], g['qkvb' + l] = sums(dqkv, a), dqkv.sum((0, 1))
-        dinput, g['ln1w' + l], g['ln1b' + l] = layernorm_gradients(x, p['ln1w' + l], dqkv @ p['qkvw' + l])
-        dx = dx + dinput
+    dlogits = r.real(scale * (probabilities - np.eye(V)[targets]) / (B * T))
+    g[head] += r.product_dw(dlogits, final)
+    dx, g['lnfw'], g['lnfb'] = layernorm_gradients(x, p['lnfw'], r.product(dlogits, p[head]))
+    dx = r.real(dx)
+    for l, x, a, q, k, v, att, joined, middle, b, fc, gelued in reversed(kept):
+        dgelu = r.linear_dx(dx, p['outw' + l])
+        g['outw' + l], g['outb' + l] = r.linear_dw(dx, gelued), dx.sum((0, 1))
+        dfc = r.real(dgelu * gelu_slope(fc))
+        g['fcw' + l], g['fcb' + l] = r.linear_dw(dfc, b), dfc.sum((0, 1))
+        dmiddle, g['ln2w' + l], g['ln2b' + l] = layernorm_gradients(middle, p['ln2w' + l], r.linear_dx(dfc, p['fcw' + l]))
+        dx = r.real(dx + dmiddle)
+        g['projw' + l], g['projb' + l] = r.linear_dw(dx, joined), dx.sum((0, 1))
+        dy = heads_of(r.linear_dx(dx, p['projw' + l]), H)
+        datt = r.product(dy, v.swapaxes(-1, -2))
+        dscores = r.real(att * (datt - (att * datt).sum(-1, keepdims=True)) / np.sqrt(C // H))
+        dqkv = np.concatenate([of_heads(r.product(dscores, k)), of_heads(r.product(dscores.swapaxes(-1, -2), q)),
+                               of_heads(r.product(att.swapaxes(-1, -2), dy))], -1)
+        g['qkvw' + l], g['qkvb' + l] = r.linear_dw(dqkv, a), dqkv.sum((0, 1))
+        dinput, g['ln1w' + l], g['ln1b' + l] = layernorm_gradients(x, p['ln1w' + l], r.linear_dx(dqkv, p['qkvw' + l]))
+        dx = r.real(dx + dinput)
     np.add.at(g['wte'], tokens, dx)
     g['wpe'][:T] += dx.sum(0)
-    return value, g
+    return value, {n: x / scale for n, x in g.items()}
 
 
 def train(p, batches, H, optimizer, lr, momentum=0.9, decay=0.1, betas=(0.9, 0.95), epsilon=1e-8):
