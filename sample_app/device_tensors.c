@@ -212,6 +212,18 @@ void tensors_take(struct tensors *t, int first, int count, cudaStream_t stream) 
     }
 }
 
+void tensors_take_cleared(struct tensors *t, int first, int count, cudaStream_t stream) {
+    for (int i = first; i < first + count && t->transient; i++) {
+        bool there = t->at[i];
+        tensors_take(t, i, 1, stream);
+        if (there || pool.planning) continue;
+        if (together(t))
+            tensors_clear(t, stream);
+        else
+            CALL(cudaMemsetAsync(t->at[i], 0, tensor_bytes(t, i), stream));
+    }
+}
+
 void tensors_drop(struct tensors *t, int first, int count, cudaStream_t stream) {
     if (!t->transient) return;
     for (int i = first; i < first + count; i++) {

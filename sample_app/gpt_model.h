@@ -1,25 +1,22 @@
-/* A GPT: a decoder-only transformer over bytes, trained in fp32 by cuBLAS and the kernels of gpt_kernels.cu. What
- * train.c calls is gpt_kind (model_kind.h).
+/* A GPT: a decoder-only transformer, trained by cuBLAS (products.h) and the kernels of gpt_kernels.cu. What train.c
+ * calls is gpt_kind (model_kind.h).
  *
  * B sequences in a batch, T positions in each (N = B·T), C channels, L layers, H heads of Q = C / H channels (R = B·H·T
- * rows of scores), V tokens (bytes).
+ * rows of scores), V tokens in the vocabulary; S sets of a layer's activations: L, or 1 with --recompute full.
  *
  * Everything is row-major, and a weight is stored (outputs, inputs). The lists below are the model's memory, with every
- * shape: X(name, number of tensors, rows, columns, initial values), in the order of the allocations and of
- * --dump-gradients. */
+ * shape: X(name, number of tensors, rows, columns, …). REAL is the format of the run. */
 #ifndef TRAIN_GPT_MODEL_H
 #define TRAIN_GPT_MODEL_H
 
 #include "sample_app/device_tensors.h"
 #include "sample_app/model_kind.h"
-
-enum { GPT_V = 256 };
+#include "sample_app/trained_tensors.h"
 
 enum gpt_init { INIT_NORMAL, INIT_RESIDUAL, INIT_ONE, INIT_ZERO }; /* the first two: matrices, which decay */
 
-#define GPT_PARAMETERS(X)               \
-    X(wte, 1, V, C, INIT_NORMAL)        \
-    X(wpe, 1, T, C, INIT_NORMAL)        \
+/* X(name, tensors, rows, columns, initial values), in the order of --dump-gradients. All REAL. */
+#define GPT_LAYER_PARAMETERS(X)         \
     X(ln1w, L, 1, C, INIT_ONE)          \
     X(ln1b, L, 1, C, INIT_ZERO)         \
     X(qkvw, L, 3 * C, C, INIT_NORMAL)   \
@@ -31,57 +28,72 @@ enum gpt_init { INIT_NORMAL, INIT_RESIDUAL, INIT_ONE, INIT_ZERO }; /* the first 
     X(fcw, L, 4 * C, C, INIT_NORMAL)    \
     X(fcb, L, 1, 4 * C, INIT_ZERO)      \
     X(outw, L, C, 4 * C, INIT_RESIDUAL) \
-    X(outb, L, 1, C, INIT_ZERO)         \
-    X(lnfw, 1, 1, C, INIT_ONE)          \
-    X(lnfb, 1, 1, C, INIT_ZERO)         \
+    X(outb, L, 1, C, INIT_ZERO)
+
+#define GPT_PARAMETERS(X)        \
+    X(wte, 1, V, C, INIT_NORMAL) \
+    X(wpe, 1, T, C, INIT_NORMAL) \
+    GPT_LAYER_PARAMETERS(X)      \
+    X(lnfw, 1, 1, C, INIT_ONE)   \
+    X(lnfb, 1, 1, C, INIT_ZERO)  \
     X(head, untied, V, C, INIT_NORMAL)
 
-/* Kept from forward for backward, but for qkv, y, branch, logits and the losses, which only pass values on. */
-#define GPT_ACTIVATIONS(X) \
-    X(encoded, 1, N, C)    \
-    X(ln1, L, N, C)        \
-    X(ln1_mean, L, N, 1)   \
-    X(ln1_rstd, L, N, 1)   \
-    X(qkv, 1, N, 3 * C)    \
-    X(q, L, N, C)          \
-    X(k, L, N, C)          \
-    X(v, L, N, C)          \
-    X(att, L, R, T)        \
-    X(y, 1, N, C)          \
-    X(joined, L, N, C)     \
-    X(branch, 1, N, C)     \
-    X(middle, L, N, C)     \
-    X(ln2, L, N, C)        \
-    X(ln2_mean, L, N, 1)   \
-    X(ln2_rstd, L, N, 1)   \
-    X(fc, L, N, 4 * C)     \
-    X(gelu, L, N, 4 * C)   \
-    X(residual, L, N, C)   \
-    X(lnf, 1, N, C)        \
-    X(lnf_mean, 1, N, 1)   \
-    X(lnf_rstd, 1, N, 1)   \
-    X(logits, 1, N, V)     \
-    X(losses, 1, N, 1)     \
-    X(mean_loss, 1, 1, 1)
+/* What a layer's backward needs of its forward. */
+#define GPT_LAYER_ACTIVATIONS(X) \
+    X(ln1, S, N, C, REAL)        \
+    X(ln1_mean, S, N, 1, FP32)   \
+    X(ln1_rstd, S, N, 1, FP32)   \
+    X(q, S, N, C, REAL)          \
+    X(k, S, N, C, REAL)          \
+    X(v, S, N, C, REAL)          \
+    X(att, S, R, T, REAL)        \
+    X(joined, S, N, C, REAL)     \
+    X(middle, S, N, C, REAL)     \
+    X(ln2, S, N, C, REAL)        \
+    X(ln2_mean, S, N, 1, FP32)   \
+    X(ln2_rstd, S, N, 1, FP32)   \
+    X(fc, S, N, 4 * C, REAL)     \
+    X(gelu, S, N, 4 * C, REAL)
 
-/* Reused by every layer of backward. */
+/* What only passes values on, from one call to the next: one for all layers. */
+#define GPT_PASSING(X)        \
+    X(qkv, 1, N, 3 * C, REAL) \
+    X(y, 1, N, C, REAL)       \
+    X(branch, 1, N, C, REAL)
+
+#define GPT_HEAD(X)            \
+    X(lnf, 1, N, C, REAL)      \
+    X(lnf_mean, 1, N, 1, FP32) \
+    X(lnf_rstd, 1, N, 1, FP32) \
+    X(logits, 1, N, V, REAL)   \
+    X(losses, 1, N, 1, FP32)   \
+    X(mean_loss, 1, 1, 1, FP32)
+
+/* encoded, residual: the input of the first layer, the output of each. */
+#define GPT_ACTIVATIONS(X)     \
+    X(encoded, 1, N, C, REAL)  \
+    X(residual, L, N, C, REAL) \
+    GPT_LAYER_ACTIVATIONS(X)   \
+    GPT_PASSING(X)             \
+    GPT_HEAD(X)
+
+/* Gradients of activations: one set, which every layer's backward uses again. */
+#define GPT_LAYER_GRADIENTS(X) \
+    X(dbranch, 1, N, C, REAL)  \
+    X(dfc, 1, N, 4 * C, REAL)  \
+    X(dy, 1, N, C, REAL)       \
+    X(datt, 1, R, T, REAL)     \
+    X(dq, 1, N, C, REAL)       \
+    X(dk, 1, N, C, REAL)       \
+    X(dv, 1, N, C, REAL)       \
+    X(dqkv, 1, N, 3 * C, REAL)
+
 #define GPT_ACTIVATION_GRADIENTS(X) \
-    X(dlogits, 1, N, V)             \
-    X(dresidual, 1, N, C)           \
-    X(dbranch, 1, N, C)             \
-    X(dfc, 1, N, 4 * C)             \
-    X(dy, 1, N, C)                  \
-    X(datt, 1, R, T)                \
-    X(dq, 1, N, C)                  \
-    X(dk, 1, N, C)                  \
-    X(dv, 1, N, C)                  \
-    X(dqkv, 1, N, 3 * C)
+    X(dlogits, 1, N, V, REAL)       \
+    X(dresidual, 1, N, C, REAL)     \
+    GPT_LAYER_GRADIENTS(X)
 
-#define GPT_INPUTS(X)  \
-    X(tokens, 1, B, T) \
-    X(targets, 1, B, T)
-
-#define GPT_MEMBER(name, ...) float **name; /* [tensors] */
+#define GPT_MEMBER(name, ...) real **name; /* [tensors] */
 struct gpt_parameters {
     GPT_PARAMETERS(GPT_MEMBER)
 };
@@ -94,21 +106,45 @@ struct gpt_activation_gradients {
 
 struct gpt_model {
     struct model base;
-    int B, T, C, L, H, Q, V, N, R;
-    bool untied;
-    struct tensors parameters, gradients, state; /* state: of the optimizer, each moment laid out as the parameters */
-    struct tensors activations, activation_gradients, inputs;
-    enum gpt_init *init;         /* [parameters.count] */
-    struct gpt_parameters w, dw; /* the tensors by name */
+    int B, T, C, L, H, Q, V, N, R, S;
+    bool untied, recompute;
+    bool backward_follows;     /* the forward pass that runs */
+    enum number_format format; /* of REAL */
+    struct tensors activations, activation_gradients;
+    enum gpt_init *init;         /* [parameters] */
+    bool *decays;                /* [parameters] */
+    struct gpt_parameters w, dw; /* the tensors by name; dw: float */
     struct gpt_activations a;
     struct gpt_activation_gradients d;
-    int *tokens, *targets; /* (B, T) each */
-    void *workspace;       /* cuBLAS's, so that it takes no memory of its own */
-    float *host_loss;      /* page-locked */
+    float *host_loss;  /* page-locked */
+    void *host_logits; /* (V) REAL, page-locked; NULL without --sample */
 };
 
-/* gpt_memory.c: allocate all, clear the state, draw the weights; waits for the device. */
+/* ---- gpt_memory.c ---- */
+
+/* Allocate all, clear the state, draw the weights; waits for the device. */
 void gpt_memory_create(struct gpt_model *m, const struct train_options *o);
 void gpt_memory_destroy(struct gpt_model *m);
+
+/* Where --alloc step and pool allocate and release, and where --zero-grad none makes gradients anew: at the beginning
+ * and the end of each part of a step. With other choices these do nothing. */
+void gpt_begin_forward(struct gpt_model *m);
+void gpt_begin_layer(struct gpt_model *m, int l);
+void gpt_end_layer(struct gpt_model *m, int l);
+void gpt_begin_head(struct gpt_model *m);
+void gpt_end_forward(struct gpt_model *m);
+void gpt_begin_backward(struct gpt_model *m);
+void gpt_end_head_backward(struct gpt_model *m);
+void gpt_begin_recompute(struct gpt_model *m, int l);
+void gpt_end_recompute(struct gpt_model *m);
+void gpt_begin_layer_backward(struct gpt_model *m, int l);
+void gpt_end_layer_backward(struct gpt_model *m, int l);
+void gpt_begin_embedding_backward(struct gpt_model *m);
+void gpt_end_backward(struct gpt_model *m);
+
+/* Where the activations of layer l are: its own, or those that all layers share. */
+static inline int gpt_set(const struct gpt_model *m, int l) {
+    return m->recompute ? 0 : l;
+}
 
 #endif

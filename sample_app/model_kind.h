@@ -21,6 +21,7 @@ struct model {
 };
 
 struct model_kind {
+    const char *name;
     const char *unit;          /* what a speed counts */
     const char *window_option; /* the option that a window of text grows with */
 
@@ -29,14 +30,18 @@ struct model_kind {
     struct model *(*create)(const struct train_options *o);
     void (*destroy)(struct model *m);
 
-    void (*print_shape)(const struct model *m); /* one line: sizes, parameters, FLOPs */
-    int64_t (*flops)(const struct model *m);    /* of the matrix products of one step, recomputation left out */
+    /* Its sizes, as words of a line: "layers 4, dim 128, …". */
+    void (*describe)(const struct model *m, FILE *to, const char *comma);
+    int64_t (*micro_batch_flops)(const struct model *m); /* of its matrix products, recomputation left out */
 
+    /* A step begins: gradients count from zero. */
+    void (*begin)(struct model *m);
     /* The loss of a batch (a slot of the form, on the device), and all that backward needs. `gradient_scale`: what the
      * gradient of the loss is multiplied by (1 / micro-batches, and the loss scale); 0: no backward pass follows. */
     void (*forward)(struct model *m, const void *batch, float gradient_scale);
     void (*backward)(struct model *m, const void *batch); /* gradients are added to */
-    /* An update without kernels of ours, if the model has one for these options; else NULL is called (optimizer.h). */
+    /* An update without kernels of ours, where the model has one for these options. Where it has none it returns false,
+     * and optimizer_update (optimizer.h) is called. */
     bool (*update)(struct model *m, const struct train_options *o);
     /* The loss is in m->loss when this returns: waits for the stream. */
     void (*finish)(struct model *m);

@@ -88,6 +88,11 @@ static struct windows windows_within(const struct text *text, const struct batch
     return (struct windows){key, first, tokens - (uint64_t)form->window + 1};
 }
 
+struct tensors text_batches_slots(struct batch_form form, int64_t alloc) {
+    struct tensor_spec spec = {"input", SLOTS, form.slot_bytes, FORMAT_BYTE};
+    return tensors_create("input", "", &spec, 1, alloc, false);
+}
+
 struct text_batches *text_batches_create(const struct text *text, struct batch_form form, uint64_t seed,
                                          bool evaluation, int64_t alloc) {
     struct text_batches *b = malloc(sizeof *b);
@@ -100,8 +105,7 @@ struct text_batches *text_batches_create(const struct text *text, struct batch_f
         b->windows[BATCH_EVALUATION] =
             windows_within(text, &form, rng_bits(seed, RNG_EVALUATION), training, text->size - training);
 
-    struct tensor_spec spec = {"input", SLOTS, form.slot_bytes, FORMAT_BYTE};
-    b->slots = tensors_create("input", "", &spec, 1, alloc, false);
+    b->slots = text_batches_slots(form, alloc);
     CALL(cudaMallocHost((void **)&b->staging, SLOTS * form.slot_bytes));
     CHECK(cudaStreamCreateWithFlags(&b->copies, cudaStreamNonBlocking));
     for (int slot = 0; slot < SLOTS; slot++) {

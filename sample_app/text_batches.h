@@ -43,7 +43,8 @@ int text_token(const struct text *text, uint64_t i);
 uint64_t text_training_tokens(const struct text *text, bool evaluation);
 void text_close(struct text *text);
 
-/* `alloc`: of enum alloc_choice, for the slots on the device (class "input"). */
+/* The slots on the device (class "input"), as text_batches_create makes them. `alloc`: of enum alloc_choice. */
+struct tensors text_batches_slots(struct batch_form form, int64_t alloc);
 struct text_batches *text_batches_create(const struct text *text, struct batch_form form, uint64_t seed,
                                          bool evaluation, int64_t alloc);
 /* Fill the next slot with batch `index` (0, 1, …) and enqueue its copy; waits until the slot is free. Two batches at
