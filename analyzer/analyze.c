@@ -13,7 +13,7 @@
 /* Rows of op_buffer that the recorded tables tell are made anew; the sets of launches that have no argument bytes, and
  * operands that no event's field tells (a bias), stay. */
 static const char clear_tables[] =
-    "DELETE FROM op_buffer WHERE slot NOT IN ('bias') AND op NOT IN "
+    "DELETE FROM op_buffer WHERE (slot <> 'bias' OR op IN (SELECT op FROM gemm WHERE bias <> 0)) AND op NOT IN "
     "(SELECT id FROM op WHERE kind = 'launch' AND id NOT IN (SELECT op FROM launch WHERE args IS NOT NULL));"
     "DELETE FROM step; DELETE FROM phase; DELETE FROM alloc_class; DELETE FROM op_cost; DELETE FROM op_time;";
 

@@ -130,7 +130,7 @@ static void note_gemms(struct at_trace *t) {
         AT_EACH_ACCESS(t, t->gemm[i], a) {
             int slot = at_slot_of(t, a);
             if (at_is_factor(slot)) t->range[a->range].gemm_reads = 1;
-            if (slot == AT_SLOT_C) t->range[a->range].gemm_writes = 1;
+            if (at_writes(a->mode)) t->range[a->range].gemm_writes = 1;
         }
     }
 }

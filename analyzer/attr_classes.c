@@ -235,6 +235,15 @@ static void say_once(struct classes *c, const struct at_range *r) {
     say(c, best);
 }
 
+/* What is given to single calls may be used for other things between them (an allocator's memory): then those decide.
+ */
+static int is_workspace(const struct at_trace *t, const struct at_range *r) {
+    if (r->workspace & AT_GIVEN_FOR_GOOD) return 1;
+    if (!r->workspace) return 0;
+    AT_EACH_TOUCH(t, r, a) if (at_is_work(&t->event[a->event])) return 0;
+    return 1;
+}
+
 static void say_range(struct classes *c, int32_t i) {
     const struct at_trace *t = c->t;
     const struct at_range *r = &t->range[i];
@@ -245,7 +254,7 @@ static void say_range(struct classes *c, int32_t i) {
         say_rule(c, AT_RULE_OPAQUE, 0);
     else if (c->of[i].rule >= 0 && !c->of[i].since)
         say_rule(c, c->of[i].rule, 0);
-    else if (b->of_library || r->workspace)
+    else if (b->of_library || is_workspace(t, r))
         say_rule(c, AT_RULE_WORKSPACE, 0);
     else if (!r->touches)
         say_rule(c, AT_RULE_UNTOUCHED, 0);

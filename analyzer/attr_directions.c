@@ -14,7 +14,7 @@ static uint8_t *ranges_with_evidence(const struct at_trace *t) { /* 1 touched; 2
     uint8_t *seen = POOL_NEW(t->pool, uint8_t, t->ranges);
     for (int32_t i = 0; i < t->accesses; i++) {
         const struct at_access *a = &t->access[i];
-        int operand = t->event[a->event].kind == AT_GEMM && at_slot_of(t, a) != AT_SLOT_C;
+        int operand = t->event[a->event].kind == AT_GEMM && !at_writes(a->mode);
         seen[a->range] |= operand ? 1 : 3;
     }
     return seen;

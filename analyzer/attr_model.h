@@ -32,7 +32,19 @@ enum at_kind {
 enum at_mode { AT_R = 1, AT_W = 2, AT_RW = 3, AT_MAYBE = 4 };
 
 /* Slots below 0 have names; those from 0 on are the arguments of a kernel. */
-enum at_slot { AT_SLOT_A = -1, AT_SLOT_B = -2, AT_SLOT_C = -3, AT_SLOT_BIAS = -4, AT_SLOT_FIRST_FREE = -5 };
+enum at_slot {
+    AT_SLOT_A = -1,
+    AT_SLOT_B = -2,
+    AT_SLOT_C = -3, /* of a product: its result, or with D what is added to it */
+    AT_SLOT_BIAS = -4,
+    AT_SLOT_D = -5,
+    AT_SLOT_AUX = -6,       /* what a product keeps for backward beside its result */
+    AT_SLOT_WORKSPACE = -7, /* memory handed over with the call */
+    AT_SLOT_FIRST_FREE = -8
+};
+
+/* at_range.workspace */
+enum at_workspace { AT_GIVEN_FOR_GOOD = 1 /* to a library */, AT_GIVEN_TO_CALLS = 2 };
 
 enum at_phase { AT_OTHER, AT_FORWARD, AT_BACKWARD, AT_RECOMPUTE, AT_OPTIMIZER, AT_EVALUATION, AT_PHASES };
 
@@ -105,7 +117,8 @@ struct at_range {
     int32_t value0, values;  /* in at_trace.value */
     int32_t carried_from;    /* with `carried` */
     /* what rules found, one flag each */
-    uint8_t gemm_reads, gemm_writes, workspace;
+    uint8_t gemm_reads, gemm_writes;
+    uint8_t workspace;                  /* bits of enum at_workspace */
     uint8_t carried, maybe_carried;     /* U1; by modifications of unknown direction only */
     uint8_t copied;                     /* U6: GEMMs read copies of it */
     uint8_t weight, frozen, any_weight; /* W1, W2, either or by copies */
@@ -308,6 +321,12 @@ static inline int at_slot_of(const struct at_trace *t, const struct at_access *a
 }
 static inline int at_is_factor(int slot) {
     return slot == AT_SLOT_A || slot == AT_SLOT_B;
+}
+
+/* The product's matrix, and what it keeps for backward; no gradient of a bias, no scalar. */
+static inline int at_is_result(const struct at_trace *t, const struct at_access *a) {
+    int slot = at_slot_of(t, a);
+    return a->mode != AT_R && (slot == AT_SLOT_C || slot == AT_SLOT_D || slot == AT_SLOT_AUX);
 }
 
 #define AT_EACH_ACCESS(t, e, a)                                                                                  \

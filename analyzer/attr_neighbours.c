@@ -33,7 +33,7 @@ static int is_unread_result(const struct at_trace *t, const struct at_range *r) 
     int result = 0;
     AT_EACH_TOUCH(t, r, a) {
         const struct at_event *e = &t->event[a->event];
-        int c = at_slot_of(t, a) == AT_SLOT_C && e->kind == AT_GEMM;
+        int c = e->kind == AT_GEMM && at_is_result(t, a);
         result |= c;
         if (at_reads(a->mode) && at_is_work(e) && !c) return 0;
     }

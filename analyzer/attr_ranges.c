@@ -105,8 +105,11 @@ static int64_t expand(struct at_trace *t, struct at_access *access) {
         if (access) ev->access0 = (int32_t)n;
         for (int32_t i = ev->buffer0; i < ev->buffer0 + ev->buffers; i++) {
             int32_t first, end = ranges_of(t, &t->buffer[i], &first);
-            if (ev->kind == AT_HANDED) { /* no access: memory that a library may use from here on */
-                for (int32_t r = first; r < end; r++) t->range[r].workspace = 1;
+            int given = ev->kind == AT_HANDED                    ? AT_GIVEN_FOR_GOOD
+                        : t->buffer[i].slot == AT_SLOT_WORKSPACE ? AT_GIVEN_TO_CALLS
+                                                                 : 0;
+            if (given) { /* no access: memory that a library may use from here on, or for this call */
+                for (int32_t r = first; r < end; r++) t->range[r].workspace |= (uint8_t)given;
                 continue;
             }
             if (!access) {

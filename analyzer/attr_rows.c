@@ -8,7 +8,7 @@
 
 /* ---- slots ---------------------------------------------------------------------------------------------------------
  */
-static const char *const fixed_slots[] = {"A", "B", "C", "bias"};
+static const char *const fixed_slots[] = {"A", "B", "C", "bias", "D", "aux", "workspace"};
 
 const char *rows_slot_text(const struct rows *r, int16_t slot, char buf[16]) {
     if (slot >= 0) {
@@ -20,7 +20,7 @@ const char *rows_slot_text(const struct rows *r, int16_t slot, char buf[16]) {
 }
 
 static int16_t slot_named(struct rows *r, const char *text) {
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < -1 - AT_SLOT_FIRST_FREE; i++)
         if (!strcmp(text, fixed_slots[i])) return (int16_t)(-1 - i);
     for (int i = 0; i < r->slot_names; i++)
         if (!strcmp(text, r->slot_name[i])) return (int16_t)(AT_SLOT_FIRST_FREE - i);
@@ -185,6 +185,45 @@ static int64_t or_one(int64_t v) {
     return v == ACCT_NULL_I64 ? 1 : v;
 }
 
+static uint64_t sql_address(sqlite3_stmt *st, int column) {
+    return (uint64_t)sqlite3_column_int64(st, column);
+}
+
+/* What only cuBLASLt has. */
+static void read_gemm_beside(sqlite3_stmt *st, struct cost_gemm *g) {
+    g->d = sql_address(st, 26);
+    g->ldd = sql_i64(st, 27);
+    g->stride_d = sql_i64(st, 28);
+    g->d_type = sql_enum(st, 29, COST_OF_dtype);
+    g->epilogue = sql_enum(st, 30, COST_OF_epilogue);
+    g->bias = sql_address(st, 31);
+    g->bias_length = sql_i64(st, 32);
+    g->stride_bias = sql_i64(st, 33);
+    g->bias_type = sql_enum(st, 34, COST_OF_dtype);
+    g->aux = sql_address(st, 35);
+    g->ldaux = sql_i64(st, 36);
+    g->stride_aux = sql_i64(st, 37);
+    g->aux_type = sql_enum(st, 38, COST_OF_dtype);
+    g->a_scale = sql_address(st, 39);
+    g->b_scale = sql_address(st, 40);
+    g->c_scale = sql_address(st, 41);
+    g->d_scale = sql_address(st, 42);
+    g->aux_scale = sql_address(st, 43);
+    g->d_out_scale = sql_address(st, 44);
+    g->amax_d = sql_address(st, 45);
+    g->amax_aux = sql_address(st, 46);
+    g->a_scale_mode = sql_enum(st, 47, COST_OF_scale_mode);
+    g->b_scale_mode = sql_enum(st, 48, COST_OF_scale_mode);
+    g->d_out_scale_mode = sql_enum(st, 49, COST_OF_scale_mode);
+}
+
+static void add_workspace(struct rows *r, struct row *row, uint64_t address, int64_t bytes) {
+    if (address && bytes > 0)
+        add_operand(r, row,
+                    (struct row_operand){
+                        .address = address, .bytes = bytes, .slot = AT_SLOT_WORKSPACE, .mode = AT_W, .kept = 1});
+}
+
 static void read_gemm(struct rows *r, struct row *row, sqlite3_stmt *st, struct machines *m) {
     struct cost_gemm g = {.trans_a = sql_enum(st, 1, COST_OF_trans),
                           .trans_b = sql_enum(st, 2, COST_OF_trans),
@@ -209,6 +248,7 @@ static void read_gemm(struct rows *r, struct row *row, sqlite3_stmt *st, struct 
                           .beta = sql_enum(st, 21, COST_OF_scalar),
                           .pointer_array = (uint32_t)sqlite3_column_int(st, 22),
                           .math_mode = sql_i32(st, 23)};
+    read_gemm_beside(st, &g);
     struct cost c;
     cost_of_gemm(&g, &c);
     if (row->cost < 0) {
@@ -219,6 +259,7 @@ static void read_gemm(struct rows *r, struct row *row, sqlite3_stmt *st, struct 
         row->idle = g.m <= 0 || g.n <= 0 || g.batch <= 0;
     }
     add_call(r, row, &c, cost_gemm_dtype(&g, machine_of(m, row->process, row->device)));
+    add_workspace(r, row, (uint64_t)sqlite3_column_int64(st, 24), sql_i64(st, 25));
 }
 
 /* Writes and reads nothing: scal by 0, geam with two factors 0. */
@@ -253,7 +294,9 @@ static void read_blas(struct rows *r, struct row *row, sqlite3_stmt *st, struct 
                           .trans_b = sql_enum(st, 21, COST_OF_trans),
                           .alpha = sql_enum(st, 22, COST_OF_scalar),
                           .beta = sql_enum(st, 23, COST_OF_scalar),
-                          .pointer_array = (uint32_t)sqlite3_column_int(st, 24)};
+                          .pointer_array = (uint32_t)sqlite3_column_int(st, 24),
+                          .a_type = sql_enum(st, 25, COST_OF_dtype),
+                          .b_type = sql_enum(st, 26, COST_OF_dtype)};
     struct cost c;
     cost_of_blas(&b, &c);
     if (c.role == COST_PRODUCT) row->kind = AT_GEMM;
@@ -297,14 +340,7 @@ static void read_memset(struct rows *r, struct row *row, sqlite3_stmt *st, struc
 
 static void read_workspace(struct rows *r, struct row *row, sqlite3_stmt *st, struct machines *m) {
     (void)m;
-    int64_t bytes = sql_i64(st, 2);
-    if (sqlite3_column_int64(st, 1) && bytes > 0)
-        add_operand(r, row,
-                    (struct row_operand){.address = (uint64_t)sqlite3_column_int64(st, 1),
-                                         .bytes = bytes,
-                                         .slot = slot_of(r, "workspace"),
-                                         .mode = AT_W,
-                                         .kept = 1});
+    add_workspace(r, row, sql_address(st, 1), sql_i64(st, 2));
 }
 
 /* A pointer of its own is slot "2"; one inside a struct "2+16"; a further piece of what it reaches "2/1"; what
@@ -362,12 +398,15 @@ static const struct detail {
     {"gemm",
      "SELECT op, trans_a, trans_b, m, n, k, batch, a, b, c, lda, ldb, ldc, stride_a, stride_b, stride_c, a_type, "
      "b_type, "
-     "c_type, compute, alpha, beta, pointer_array, math_mode FROM gemm ORDER BY op, id",
+     "c_type, compute, alpha, beta, pointer_array, math_mode, workspace, workspace_bytes, d, ldd, stride_d, d_type, "
+     "epilogue, "
+     "bias, bias_length, stride_bias, bias_type, aux, ldaux, stride_aux, aux_type, a_scale, b_scale, c_scale, d_scale, "
+     "aux_scale, d_out_scale, amax_d, amax_aux, a_scale_mode, b_scale_mode, d_out_scale_mode FROM gemm ORDER BY op, id",
      read_gemm},
     {"blas",
      "SELECT op, routine, type, m, n, k, kl, ku, batch, a, b, c, lda, ldb, ldc, stride_a, stride_b, stride_c, side, "
      "uplo, "
-     "trans_a, trans_b, alpha, beta, pointer_array FROM blas ORDER BY op",
+     "trans_a, trans_b, alpha, beta, pointer_array, a_type, b_type FROM blas ORDER BY op",
      read_blas},
     {"copy",
      "SELECT op, dst, src, bytes, direction, width_bytes, height, dst_pitch_bytes, src_pitch_bytes FROM copy ORDER BY "

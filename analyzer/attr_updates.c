@@ -15,7 +15,7 @@ static int is_weight_like(const struct at_trace *t, const struct at_range *r) {
         if (a->event < r->carried_from) continue;
         int kind = t->event[a->event].kind;
         if (kind == AT_GEMM) {
-            if (at_slot_of(t, a) == AT_SLOT_C) return 0;
+            if (at_writes(a->mode)) return 0;
             read |= at_is_factor(at_slot_of(t, a));
         } else if (kind == AT_MEMSET) {
             cleared = 1;

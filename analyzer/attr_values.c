@@ -31,7 +31,7 @@ static void note_use(const struct at_trace *t, struct at_value *v, const struct 
     int slot = at_slot_of(t, a);
     v->gemm_any = 1;
     v->gemm_operand |= at_is_factor(slot);
-    v->gemm_result |= slot == AT_SLOT_C;
+    v->gemm_result |= at_is_result(t, a);
 }
 
 /* A kernel that may leave some bytes as they were, in a value that nobody has read since another function made it,

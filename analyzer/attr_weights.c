@@ -21,7 +21,7 @@ static uint8_t *gradient_factors(const struct at_trace *t) {
     uint8_t *factor = POOL_NEW(t->pool, uint8_t, t->ranges);
     for (int32_t i = 0; i < t->gemms; i++) {
         int gradient = 0;
-        AT_EACH_ACCESS(t, t->gemm[i], a) gradient |= at_slot_of(t, a) == AT_SLOT_C && t->value[a->value].grad;
+        AT_EACH_ACCESS(t, t->gemm[i], a) gradient |= at_is_result(t, a) && t->value[a->value].grad;
         if (!gradient) continue;
         AT_EACH_ACCESS(t, t->gemm[i], a) if (at_is_factor(at_slot_of(t, a))) factor[a->range] = 1;
     }

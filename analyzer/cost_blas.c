@@ -52,6 +52,15 @@ static wide f_trmm(const struct cost_blas *b) {
     return b->side == ACCT_side_RIGHT ? (wide)b->m * b->n * b->n : (wide)b->m * b->m * b->n;
 }
 
+/* cublasLtMatrixTransform: geam, whose matrices may differ in type; that which changes layout or type alone is a copy,
+ * and computes nothing. */
+static int only_moves(const struct cost_blas *b) {
+    return b->alpha == ACCT_scalar_ONE && b->beta == ACCT_scalar_ZERO;
+}
+static wide f_transform(const struct cost_blas *b) {
+    return only_moves(b) ? 0 : (wide)b->m * b->n;
+}
+
 /* Elements of a corner that a band leaves out: diagonals of 1, 2, … t elements, none longer than `longest`. */
 static wide corner(int64_t t, int64_t longest) {
     if (t <= 0) return 0;
@@ -158,6 +167,7 @@ static const struct routine routines[] = {
     {"syr2k", f_syr2k, MM_R2K, TRIANGLE, COST_PRODUCT, 0, 0},
     {"her2k", f_syr2k, MM_R2K, TRIANGLE, COST_PRODUCT, 0, 0},
     {"geam", f_mn, MM_ADD, FULL, COST_KERNEL, 0, 0},
+    {"transform", f_transform, MM_ADD, FULL, COST_KERNEL, 0, 0},
     {"dgmm", f_mn, MM_DIAG, FULL, COST_KERNEL, 0, 0},
 };
 
@@ -175,12 +185,18 @@ struct place {
     int64_t rows, columns, ld, stride;
 };
 
+static uint32_t type_of(const struct cost_blas *b, const char *slot) {
+    uint32_t own = !strcmp(slot, "A") ? b->a_type : !strcmp(slot, "B") ? b->b_type : 0;
+    return own ? own : b->type;
+}
+
 static struct cost_operand *put(const struct cost_blas *b, struct cost *c, const struct place *p, enum cost_mode mode) {
     int64_t copies = b->batch > 1 && p->stride == 0 ? 1 : b->batch;
-    cost_book(c, mode, cost_bytes(cost_count(p->elements * copies), b->type));
+    uint32_t type = type_of(b, p->slot);
+    cost_book(c, mode, cost_bytes(cost_count(p->elements * copies), type));
     if (b->pointer_array) return NULL;
-    return cost_operand_add(c, p->slot, p->address,
-                            cost_extent(p->rows, p->columns, p->ld, b->batch, p->stride, b->type), mode);
+    return cost_operand_add(c, p->slot, p->address, cost_extent(p->rows, p->columns, p->ld, b->batch, p->stride, type),
+                            mode);
 }
 
 static void put_vector(const struct cost_blas *b, struct cost *c, int operand, const char *slot, int64_t n,
@@ -364,6 +380,8 @@ void cost_of_blas(const struct cost_blas *b, struct cost *out) {
         return;
     }
     out->role = r->role;
+    if (r->flops == f_transform && only_moves(b) && type_of(b, "A") == b->type && b->trans_a == ACCT_trans_N)
+        out->role = COST_COPY; /* byte for byte, but for paddings */
     out->matmul = r->role == COST_PRODUCT;
     if (is_empty(b, r->shape)) return;
     wide f = r->flops(b);

@@ -9,7 +9,7 @@
 #include "trace/wire.h"
 
 #define COST_UNKNOWN ACCT_NULL_I64
-#define COST_MAX_OPERANDS 4
+#define COST_MAX_OPERANDS 14 /* of a product with all that cuBLASLt can add */
 
 enum cost_grade { COST_EXACT, COST_SAMPLED, COST_BOUND, COST_UNCOUNTED };
 enum cost_role { COST_PRODUCT, COST_KERNEL, COST_COPY }; /* a matrix product; any other computation; a plain copy */
@@ -18,7 +18,7 @@ enum cost_role { COST_PRODUCT, COST_KERNEL, COST_COPY }; /* a matrix product; an
 enum cost_mode { COST_R = 1, COST_W = 2, COST_RW = 3, COST_EITHER = 4 };
 
 struct cost_operand {
-    const char *slot; /* A B C x y result dst src */
+    const char *slot; /* A B C D bias aux a_scale … amax_aux x y result dst src */
     uint64_t address; /* 0: none */
     int64_t bytes;    /* from the first to the last byte touched */
     enum cost_mode mode;
@@ -45,6 +45,12 @@ struct cost_gemm {
     int64_t stride_a, stride_b, stride_c;
     uint32_t a_type, b_type, c_type, compute, alpha, beta, pointer_array;
     int32_t math_mode;
+    /* Of cuBLASLt; all 0: none. With d, the result is D and C is only read. */
+    uint64_t d, bias, aux;
+    int64_t ldd, stride_d, bias_length, stride_bias, ldaux, stride_aux;
+    uint32_t d_type, epilogue, bias_type, aux_type;
+    uint64_t a_scale, b_scale, c_scale, d_scale, aux_scale, d_out_scale, amax_d, amax_aux;
+    uint32_t a_scale_mode, b_scale_mode, d_out_scale_mode;
 };
 
 struct cost_blas {
@@ -55,6 +61,7 @@ struct cost_blas {
     int64_t lda, ldb, ldc;
     int64_t stride_a, stride_b, stride_c;
     uint32_t side, uplo, trans_a, trans_b, alpha, beta, pointer_array;
+    uint32_t a_type, b_type; /* of transform; 0: as `type` */
 };
 
 struct cost_copy {

@@ -618,7 +618,7 @@ def test_what_allocates_copies_or_computes_is_not_passed_silently(listing):
     """The table's catch-all rows must not swallow a function of the classes that are covered."""
     covered = re.compile(r'cuda(Malloc(?!.*Node)|Free|Memcpy|Memset|HostAlloc|HostRegister|HostUnregister|EventRecord|EventCreate|EventDestroy|'
                          r'StreamCreate|StreamDestroy|StreamWaitEvent|\w*Synchronize$)|'
-                         r'cublas(Create|Destroy|SetWorkspace|[SDCZHI][a-z]\w*|Gemm\w*|\w*Ex(_64)?)$')
+                         r'cublas(Lt(Create|Destroy|Matmul|MatrixTransform)|Create|Destroy|SetWorkspace|[SDCZHI][a-z]\w*|Gemm\w*|\w*Ex(_64)?)$')
     passed = [n for _, n, a in listing if covered.match(n) and a.startswith('pass')]
     # rotg, rotmg: scalars only; Set/Get/Logger names begin like a type letter
     assert all(re.search(r'[Rr]otm?g|^cublas(Set|Get|Logger|Xerbla)', n) for n in passed), passed
@@ -631,7 +631,7 @@ def exports(path):
 
 def test_only_wrappers_are_exported():
     names = exports(LIB)
-    assert {'cudaMalloc', 'cudaMallocAsync_ptsz', 'cublasSgemm_v2', 'cublasHgemm', 'cublasGemmEx_64'} <= names
+    assert {'cudaMalloc', 'cudaMallocAsync_ptsz', 'cublasSgemm_v2', 'cublasHgemm', 'cublasGemmEx_64', 'cublasLtMatmul'} <= names
     assert all(re.match(r'(__cuda|cuda|cublas)[A-Z]', n) for n in names), names
 
 
@@ -659,3 +659,4 @@ def test_a_function_of_tomorrow_is_not_swallowed(listing):
     for name in ('cudaMallocTomorrow', 'cudaFreeTomorrow', 'cudaMemcpyTomorrow', 'cudaMemsetTomorrow', 'cudaHostTomorrow', 'cudaEventTomorrow'):
         assert gen_wrappers.action_of(rows, 'cudart', name) is None, name
     assert gen_wrappers.action_of(rows, 'cublas', 'cublasStomorrow') is None
+    assert gen_wrappers.action_of(rows, 'cublasLt', 'cublasLtMatmulTomorrow') is None
