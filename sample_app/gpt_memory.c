@@ -93,7 +93,6 @@ static void destroy_sets(struct gpt_model *m) {
 
 /* All that a pass allocates and releases, in its order, without the pass. */
 static void rehearse(struct gpt_model *m, bool backward_follows) {
-    struct tensors *gradients = &m->base.trained.gradients;
     m->backward_follows = backward_follows;
     gpt_begin_forward(m);
     for (int l = 0; l < m->L; l++) gpt_begin_layer(m, l), gpt_end_layer(m, l);
@@ -109,7 +108,6 @@ static void rehearse(struct gpt_model *m, bool backward_follows) {
     }
     gpt_begin_embedding_backward(m);
     gpt_end_backward(m);
-    tensors_drop(gradients, 0, gradients->count, m->base.stream);
 }
 
 void gpt_memory_create(struct gpt_model *m, const struct train_options *o) {
@@ -118,8 +116,9 @@ void gpt_memory_create(struct gpt_model *m, const struct train_options *o) {
         tensors_pool_plan();
         create_sets(m, o);
         struct tensors input = text_batches_slots(gpt_kind.batch_form(o), o->alloc);
+        if (o->eval_every || o->sample) rehearse(m, false);
         rehearse(m, true);
-        rehearse(m, false);
+        if (o->accum > 1) rehearse(m, true); /* gradients that come and go are there from the first to the last */
         tensors_destroy(&input);
         destroy_sets(m);
         tensors_pool_create();

@@ -135,6 +135,7 @@ static struct model *linear_create(const struct train_options *o) {
         create_sets(m, o);
         struct tensors input = text_batches_slots(linear_batch_form(o), o->alloc);
         rehearse(m);
+        if (o->accum > 1) rehearse(m); /* gradients that come and go are there from the first to the last */
         tensors_destroy(&input);
         destroy_sets(m);
         tensors_pool_create();
