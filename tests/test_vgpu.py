@@ -17,32 +17,32 @@ def exports(path):
     return dict(re.findall(r'^[0-9a-f]+ [TWi] (\S+?)@@?(\S+)$', out, re.M))
 
 
-@pytest.mark.parametrize('library', ['cudart', 'cublas', 'cupti'])
+@pytest.mark.parametrize('library', ['cudart', 'cublas', 'cublasLt', 'cupti'])
 def test_exports_everything_that_the_vendor_does(library):
     name = f'lib{library}.so.13'
     real = os.path.join(DEPS['CUDA_LIB'], name)
     if not os.path.exists(real):
         pytest.skip(f'no {real} to compare with')
     ours, theirs = exports(os.path.join(VGPU, name)), exports(real)
-    assert len(theirs) > (150 if library == 'cupti' else 400)
+    assert len(theirs) > (150 if library in ('cupti', 'cublasLt') else 400)
     assert set(theirs) - set(ours) == set()
     assert set(ours) - set(theirs) <= {'acctVgpuDevice'}
     assert set(ours.values()) == set(theirs.values()) == {name}
 
 
-@pytest.mark.parametrize('library', ['cudart', 'cublas'])
+@pytest.mark.parametrize('library', ['cudart', 'cublas', 'cublasLt'])
 def test_headers_declare_nothing_that_is_not_exported(library):
     """The same list from the headers, which is all there is where only they are installed."""
-    header = {'cudart': 'cuda_runtime_api.h', 'cublas': 'cublas_api.h'}[library]
+    header = {'cudart': 'cuda_runtime_api.h', 'cublas': 'cublas_api.h', 'cublasLt': 'cublasLt.h'}[library]
     text = open(os.path.join(DEPS['CUDA_INC'], header)).read()
     text = re.sub(r'/\*.*?\*/|//[^\n]*', '', text, flags=re.S)
-    word = {'cudart': r'CUDARTAPI\s+(cuda\w+)\s*\(', 'cublas': r'CUBLASWINAPI\s+(cublas\w+)\s*\('}[library]
+    word = {'cudart': r'CUDARTAPI\s+(cuda\w+)\s*\(', 'cublas': r'CUBLASWINAPI\s+(cublas\w+)\s*\(', 'cublasLt': r'CUBLASWINAPI\s+(cublasLt\w+)\s*\('}[library]
     declared = set(re.findall(word, text))
-    assert len(declared) > 250
+    assert len(declared) > (40 if library == 'cublasLt' else 250)
     assert declared - set(exports(os.path.join(VGPU, f'lib{library}.so.13'))) == set()
 
 
-@pytest.mark.parametrize('library', ['libcudart.so.13', 'libcublas.so.13', 'libcupti.so.13'])
+@pytest.mark.parametrize('library', ['libcudart.so.13', 'libcublas.so.13', 'libcublasLt.so.13', 'libcupti.so.13'])
 def test_stand_ins_need_libc_only(library):
     out = subprocess.run(['readelf', '-d', os.path.join(VGPU, library)], check=True, stdout=subprocess.PIPE, text=True).stdout
     assert set(re.findall(r'NEEDED.*\[(.*)\]', out)) <= {'libc.so.6', 'ld-linux-x86-64.so.2', 'ld-linux-aarch64.so.1'}

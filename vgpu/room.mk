@@ -1,20 +1,22 @@
 # The virtual GPU: an engine with everything in it, and stand-ins that are generated from what the engine defines.
 VGPU_GEN := $(BUILD)/gen/vgpu
 VGPU_BLAS_SRC := $(wildcard vgpu/vgpu_blas_*.c)
+VGPU_LT_SRC := $(wildcard vgpu/vgpu_lt_*.c)
 VGPU_STANDIN_SRC := $(wildcard vgpu/vgpu_standin*.c)
 VGPU_JIT_SRC := $(wildcard vgpu/vgpu_jit_*.c)
 VGPU_CUPTI_SRC := $(wildcard vgpu/vgpu_cupti_*.c)
-VGPU_CUDA_SRC := $(filter-out $(VGPU_BLAS_SRC) $(VGPU_STANDIN_SRC) $(VGPU_JIT_SRC) $(VGPU_CUPTI_SRC) vgpu/vgpu_tables.c,$(wildcard vgpu/vgpu_*.c))
+VGPU_CUDA_SRC := $(filter-out $(VGPU_BLAS_SRC) $(VGPU_LT_SRC) $(VGPU_STANDIN_SRC) $(VGPU_JIT_SRC) $(VGPU_CUPTI_SRC) vgpu/vgpu_tables.c,$(wildcard vgpu/vgpu_*.c))
 VGPU_BLAS := $(call objs,$(VGPU_BLAS_SRC))
+VGPU_LT := $(call objs,$(VGPU_LT_SRC))
 VGPU_CUDA := $(call objs,$(VGPU_CUDA_SRC))
 VGPU_JIT := $(call objs,$(VGPU_JIT_SRC))
 VGPU_CUPTI := $(call objs,$(VGPU_CUPTI_SRC))
-VGPU_TABLES := $(call objs,vgpu/vgpu_tables.c) $(foreach l,cudart cublas cupti,$(BUILD)/obj/gen/vgpu/vgpu_$(l)_table.o)
-VGPU_ENGINE := $(VGPU_BLAS) $(VGPU_CUDA) $(VGPU_JIT) $(VGPU_CUPTI) $(VGPU_TABLES)
+VGPU_TABLES := $(call objs,vgpu/vgpu_tables.c) $(foreach l,cudart cublas cublasLt cupti,$(BUILD)/obj/gen/vgpu/vgpu_$(l)_table.o)
+VGPU_ENGINE := $(VGPU_BLAS) $(VGPU_LT) $(VGPU_CUDA) $(VGPU_JIT) $(VGPU_CUPTI) $(VGPU_TABLES)
 VGPU_STANDIN := $(BUILD)/obj/vgpu/vgpu_standin.o
 VGPU_OWN := $(BUILD)/obj/vgpu/vgpu_standin_cudart.o
-VGPU_GENERATED := $(foreach l,cudart cublas cupti,$(foreach s,standin missing table,$(BUILD)/obj/gen/vgpu/vgpu_$(l)_$(s).o))
-VGPU_LIBS := $(BUILD)/vgpu/libcudart.so.13 $(BUILD)/vgpu/libcublas.so.13 $(BUILD)/vgpu/libcupti.so.13 $(BUILD)/vgpu/libacct-vgpu.so
+VGPU_GENERATED := $(foreach l,cudart cublas cublasLt cupti,$(foreach s,standin missing table,$(BUILD)/obj/gen/vgpu/vgpu_$(l)_$(s).o))
+VGPU_LIBS := $(BUILD)/vgpu/libcudart.so.13 $(BUILD)/vgpu/libcublas.so.13 $(BUILD)/vgpu/libcublasLt.so.13 $(BUILD)/vgpu/libcupti.so.13 $(BUILD)/vgpu/libacct-vgpu.so
 ALL += $(VGPU_LIBS)
 
 # In the engine all is hidden but vgpu_engine; the stand-ins' exports are in their version scripts.
@@ -22,7 +24,7 @@ $(VGPU_ENGINE) $(VGPU_STANDIN) $(VGPU_OWN) $(VGPU_GENERATED): ROOM_CFLAGS = -isy
 $(VGPU_ENGINE): ROOM_CFLAGS += -fvisibility=hidden
 $(VGPU_JIT): ROOM_CFLAGS += -isystem $(shell $(LLVM_CONFIG) --includedir)
 $(VGPU_GENERATED): ROOM_CFLAGS += -Wno-deprecated-declarations
-$(VGPU_BLAS) $(BUILD)/obj/vgpu/vgpu_half.o: ROOM_CFLAGS += -O3
+$(VGPU_BLAS) $(VGPU_LT) $(BUILD)/obj/vgpu/vgpu_convert.o: ROOM_CFLAGS += -O3
 
 # LLVM is in the engine alone, which programs open with RTLD_LOCAL.
 VGPU_JIT_LIBS = $(shell $(LLVM_CONFIG) --ldflags) $(shell $(LLVM_CONFIG) --link-shared --libs)
@@ -46,6 +48,9 @@ $(call VGPU_PARTS,cudart) &: vgpu/generate.py $(VGPU_CUDA) $(VGPU_OWN)
 $(call VGPU_PARTS,cublas) &: vgpu/generate.py $(VGPU_BLAS)
 	$(SAY) "  GEN $@"
 	$(Q)$(VGPU_GENERATE) --library cublas --real $(CUDA_LIB)/libcublas.so.13 --out $(VGPU_GEN)/vgpu_cublas $(VGPU_BLAS)
+$(call VGPU_PARTS,cublasLt) &: vgpu/generate.py $(VGPU_LT)
+	$(SAY) "  GEN $@"
+	$(Q)$(VGPU_GENERATE) --library cublasLt --real $(CUDA_LIB)/libcublasLt.so.13 --out $(VGPU_GEN)/vgpu_cublasLt $(VGPU_LT)
 
 $(call VGPU_PARTS,cupti) &: vgpu/generate.py $(VGPU_CUPTI)
 	$(SAY) "  GEN $@"
@@ -59,7 +64,7 @@ $(BUILD)/vgpu/libcudart.so.13: $(VGPU_STANDIN) $(VGPU_OWN) $(BUILD)/obj/gen/vgpu
 	@mkdir -p $(@D)
 	$(SAY) "  LD $@"
 	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-soname,$(@F) -Wl,--version-script=$(VGPU_GEN)/vgpu_cudart.map $(filter %.o,$^) -o $@
-$(BUILD)/vgpu/libcublas.so.13 $(BUILD)/vgpu/libcupti.so.13: $(BUILD)/vgpu/lib%.so.13: $(VGPU_STANDIN) $(BUILD)/obj/gen/vgpu/vgpu_%_standin.o $(BUILD)/obj/gen/vgpu/vgpu_%_missing.o $(VGPU_GEN)/vgpu_%.map
+$(BUILD)/vgpu/libcublas.so.13 $(BUILD)/vgpu/libcublasLt.so.13 $(BUILD)/vgpu/libcupti.so.13: $(BUILD)/vgpu/lib%.so.13: $(VGPU_STANDIN) $(BUILD)/obj/gen/vgpu/vgpu_%_standin.o $(BUILD)/obj/gen/vgpu/vgpu_%_missing.o $(VGPU_GEN)/vgpu_%.map
 	@mkdir -p $(@D)
 	$(SAY) "  LD $@"
 	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-soname,$(@F) -Wl,--version-script=$(VGPU_GEN)/vgpu_$*.map $(filter %.o,$^) -o $@
@@ -72,6 +77,7 @@ $(VGPU_TESTS:%=$(BUILD)/obj/tests/unit/%.o): ROOM_CFLAGS = -isystem $(CUDA_INC)
 $(foreach t,$(filter-out test_vgpu_arena test_vgpu_half test_vgpu_run test_vgpu_jit,$(VGPU_TESTS)),\
   $(eval UNIT_$(t) := $(BUILD)/vgpu/libcublas.so.13 $(BUILD)/vgpu/libcudart.so.13 | $(BUILD)/vgpu/libacct-vgpu.so)\
   $(eval LIBS_$(t) := -Wl,-rpath,$(abspath $(BUILD)/vgpu)))
+$(foreach t,$(filter test_vgpu_lt%,$(VGPU_TESTS)),$(eval UNIT_$(t) := $(BUILD)/vgpu/libcublasLt.so.13 $(UNIT_$(t))))
 $(foreach t,$(filter test_vgpu_cupti%,$(VGPU_TESTS)),$(eval UNIT_$(t) := $(BUILD)/vgpu/libcupti.so.13 $(UNIT_$(t))))
 # The compiler alone, on the kernel zoo.
 UNIT_test_vgpu_jit = $(ZOO_OBJ) $(call objs,tests/zoo/zoo_interpret.c vgpu/vgpu_folder.c) $(VGPU_JIT) $(PTX_RUN) | $(ZOO_PTX)
@@ -86,7 +92,7 @@ $(BUILD)/obj/tests/unit/vgpu_cupti_kernels.o: tests/unit/vgpu_cupti_kernels.cu
 	$(SAY) "  NVCC $@"
 	$(Q)$(NVCC) -cudart shared -gencode arch=compute_80,code=compute_80 -Xcompiler -fPIC -c $< -o $@
 UNIT_test_vgpu_arena := $(call objs,vgpu/vgpu_arena.c vgpu/vgpu_tree.c)
-UNIT_test_vgpu_half := $(call objs,vgpu/vgpu_half.c)
+UNIT_test_vgpu_half := $(call objs,vgpu/vgpu_convert.c vgpu/vgpu_scratch.c)
 
 # Programs as nvcc makes them; what they include of the toolkit does not change under a build.
 VGPU_PROGRAMS := vgpu_kernel launch_cases launch_legacy launch_per_thread launch_units launch_machine launch_empty launch_plugin

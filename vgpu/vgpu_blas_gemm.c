@@ -1,10 +1,10 @@
 /* C = alpha op(A) op(B) + beta C in all its plain forms: one job describes them all. fp32 and fp64 go to OpenBLAS as
- * they are; 16-bit operands are widened to fp32 first, so every product and sum is at least as precise as the device's,
- * and the result is rounded once. */
+ * they are; 16-bit operands are widened to fp32 first, fp32 ones rounded where tf32, fp16 or bf16 is allowed, so every
+ * product and sum is at least as precise as the device's (CUBLAS_COMPUTE_16F, too, sums in fp32 here), and the result
+ * is rounded once. */
 #include "vgpu/vgpu_blas.h"
 
 #include <cblas.h>
-#include <stdlib.h>
 
 struct operand {
     const void *p; /* the matrix; with `array` the array of pointers, in device memory */
@@ -19,6 +19,7 @@ struct gemm {
     struct operand a, b, c;
     struct vgpu_scalar alpha, beta;
     bool array;
+    enum vgpu_rounding rounding; /* of A and B in fp32 */
 };
 
 static const void *matrix(const struct gemm *g, const struct operand *o, int64_t i) {
@@ -35,39 +36,30 @@ static bool in_reach(const struct gemm *g, const struct operand *o) {
     return true;
 }
 
-/* The matrix as fp32 without gaps between columns. NULL: no memory. */
-static float *widened(const struct operand *o, const void *p) {
-    float *out = malloc((size_t)(o->rows * o->columns) * sizeof *out + 1);
-    for (int64_t j = 0; out && j < o->columns; j++)
-        vgpu_widen(o->type, (const char *)p + j * o->ld * (int64_t)vgpu_type_bytes(o->type), out + j * o->rows,
-                   o->rows);
-    return out;
+static float *widened(const struct gemm *g, const struct operand *o, const void *p) {
+    return vgpu_widened(o->type, g->rounding, p, o->rows, o->columns, o->ld);
 }
 
 /* beta = 0: what is in C does not count, be it NaN. */
 static float *widened_c(const struct operand *o, const void *p, float beta) {
-    return beta != 0 ? widened(o, p) : calloc((size_t)(o->rows * o->columns) + 1, sizeof(float));
-}
-
-static void narrowed(const struct operand *o, const float *from, void *p) {
-    for (int64_t j = 0; j < o->columns; j++)
-        vgpu_narrow(o->type, from + j * o->rows, (char *)p + j * o->ld * (int64_t)vgpu_type_bytes(o->type), o->rows);
+    if (beta != 0) return vgpu_widened(o->type, VGPU_ROUND_NONE, p, o->rows, o->columns, o->ld);
+    return vgpu_scratch_take((size_t)(o->rows * o->columns) * sizeof(float));
 }
 
 static void multiply_mixed(const struct gemm *g, float alpha, float beta, const void *pa, const void *pb, void *pc) {
     bool plain_c = g->c.type == CUDA_R_32F;
-    float *a = widened(&g->a, pa), *b = widened(&g->b, pb), *c = plain_c ? pc : widened_c(&g->c, pc, beta);
+    float *a = widened(g, &g->a, pa), *b = widened(g, &g->b, pb), *c = plain_c ? pc : widened_c(&g->c, pc, beta);
     if (a && b && c) {
         cblas_sgemm(CblasColMajor, g->ta, g->tb, (int)g->m, (int)g->n, (int)g->k, alpha, a,
                     (int)(g->a.rows ? g->a.rows : 1), b, (int)(g->b.rows ? g->b.rows : 1), beta, c,
                     (int)(plain_c ? g->c.ld : g->m));
-        if (!plain_c) narrowed(&g->c, c, pc);
+        if (!plain_c) vgpu_narrowed(g->c.type, c, pc, g->m, g->n, g->c.ld);
     } else {
         vgpu_fault("a product of 16-bit matrices has no host memory to work in", pc, 0);
     }
-    free(a);
-    free(b);
-    if (!plain_c) free(c);
+    vgpu_scratch_give(a);
+    vgpu_scratch_give(b);
+    if (!plain_c) vgpu_scratch_give(c);
 }
 
 /* C = beta C, which is all there is when k = 0. */
@@ -83,7 +75,7 @@ static void multiply(const struct gemm *g, double alpha, double beta, const void
         scale(g, beta, c);
     else if (g->a.type == CUDA_R_64F)
         cblas_dgemm(CblasColMajor, g->ta, g->tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-    else if (g->a.type == CUDA_R_32F && g->c.type == CUDA_R_32F)
+    else if (g->a.type == CUDA_R_32F && g->c.type == CUDA_R_32F && g->rounding == VGPU_ROUND_NONE)
         cblas_sgemm(CblasColMajor, g->ta, g->tb, m, n, k, (float)alpha, a, lda, b, ldb, (float)beta, c, ldc);
     else
         multiply_mixed(g, (float)alpha, (float)beta, a, b, c);
@@ -110,6 +102,7 @@ struct form {
     cudaDataType_t a, b, c, scalar;
     int64_t stride_a, stride_b, stride_c, batch;
     bool array;
+    cublasComputeType_t compute; /* 0: CUBLAS_COMPUTE_32F or of the only kind there is */
 };
 
 /* What the kernel is named after: cublasGemmEx does not tell the type. */
@@ -160,6 +153,7 @@ static cublasStatus_t gemm(cublasHandle_t handle, const struct form *f, cublasOp
         .c = {c, f->c, m, n, ldc, f->stride_c},
         .alpha = vgpu_scalar(&h, alpha, f->scalar),
         .beta = vgpu_scalar(&h, beta, f->scalar),
+        .rounding = vgpu_rounding_of(f->compute ? f->compute : CUBLAS_COMPUTE_32F, h.math),
     };
     return vgpu_blas_run(&h, routine(f), variant(na, nb, f->batch > 1), run_gemm, &g, sizeof g, false);
 }
@@ -224,7 +218,7 @@ static bool supported(cudaDataType_t a, cudaDataType_t b, cudaDataType_t c, cubl
 cublasStatus_t cublasGemmEx_64(EX_HEAD, const void *a, cudaDataType at, int64_t lda, const void *b, cudaDataType bt,
                                int64_t ldb, const void *beta, void *c, cudaDataType ct, int64_t ldc,
                                cublasComputeType_t compute, cublasGemmAlgo_t algo) {
-    struct form f = {"cublasGemmEx", at, bt, ct, 0, 0, 0, 0, 1, false};
+    struct form f = {"cublasGemmEx", at, bt, ct, 0, 0, 0, 0, 1, false, compute};
     (void)algo;
     if (!supported(at, bt, ct, compute, &f.scalar)) return CUBLAS_STATUS_NOT_SUPPORTED;
     return gemm(h, &f, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
@@ -234,7 +228,7 @@ cublasStatus_t cublasGemmStridedBatchedEx_64(EX_HEAD, const void *a, cudaDataTyp
                                              const void *b, cudaDataType bt, int64_t ldb, long long int sb,
                                              const void *beta, void *c, cudaDataType ct, int64_t ldc, long long int sc,
                                              int64_t batch, cublasComputeType_t compute, cublasGemmAlgo_t algo) {
-    struct form f = {"cublasGemmStridedBatchedEx", at, bt, ct, 0, sa, sb, sc, batch, false};
+    struct form f = {"cublasGemmStridedBatchedEx", at, bt, ct, 0, sa, sb, sc, batch, false, compute};
     (void)algo;
     if (!supported(at, bt, ct, compute, &f.scalar)) return CUBLAS_STATUS_NOT_SUPPORTED;
     return gemm(h, &f, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
@@ -244,7 +238,7 @@ cublasStatus_t cublasGemmBatchedEx_64(EX_HEAD, const void *const a[], cudaDataTy
                                       const void *const b[], cudaDataType bt, int64_t ldb, const void *beta,
                                       void *const c[], cudaDataType ct, int64_t ldc, int64_t batch,
                                       cublasComputeType_t compute, cublasGemmAlgo_t algo) {
-    struct form f = {"cublasGemmBatchedEx", at, bt, ct, 0, 0, 0, 0, batch, true};
+    struct form f = {"cublasGemmBatchedEx", at, bt, ct, 0, 0, 0, 0, batch, true, compute};
     (void)algo;
     if (!supported(at, bt, ct, compute, &f.scalar)) return CUBLAS_STATUS_NOT_SUPPORTED;
     return gemm(h, &f, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, (void *)c, ldc);

@@ -205,23 +205,17 @@ const char *cublasGetStatusString(cublasStatus_t status) {
 /* Names of kernels, made at their first launch that somebody hears of, and kept. */
 static const char *kernel_name(const char *routine, const char *variant) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static struct {
-        const char *routine, *variant;
-        char name[48];
-    } made[256];
+    static char made[512][48];
     static size_t count;
+    char name[sizeof made[0]];
     size_t i = 0;
+    snprintf(name, sizeof name, "vgpu_%s%s", routine + strlen("cublas"), variant);
+    for (char *c = name; *c; c++) *c = (char)tolower((unsigned char)*c);
     pthread_mutex_lock(&lock);
-    while (i < count && (strcmp(made[i].routine, routine) || strcmp(made[i].variant, variant))) i++;
-    if (i == count && count < sizeof made / sizeof *made) {
-        made[count].routine = routine;
-        made[count].variant = variant;
-        char *name = made[count++].name;
-        snprintf(name, sizeof made->name, "vgpu_%s%s", routine + strlen("cublas"), variant);
-        for (char *c = name; *c; c++) *c = (char)tolower((unsigned char)*c);
-    }
+    while (i < count && strcmp(made[i], name)) i++;
+    if (i == count && count < sizeof made / sizeof *made) strcpy(made[count++], name);
     pthread_mutex_unlock(&lock);
-    return i < count ? made[i].name : "vgpu_blas";
+    return i < count ? made[i] : "vgpu_blas";
 }
 
 /* cuBLAS launches through the driver, inside the program's call. */
@@ -252,7 +246,7 @@ struct vgpu_scalar vgpu_scalar(const struct vgpu_blas *h, const void *p, cudaDat
 }
 
 bool vgpu_scalar_get(const struct vgpu_scalar *s, const char *call, double *value) {
-    if (s->device && !vgpu_reach(call, s->device, vgpu_type_bytes(s->type))) return false;
+    if (s->device && !vgpu_reach(call, s->device, vgpu_element_bytes(s->type))) return false;
     *value = s->device ? vgpu_load(s->type, s->device, 0) : s->value;
     return true;
 }

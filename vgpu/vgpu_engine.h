@@ -22,9 +22,11 @@
 extern _Atomic int vgpu_refused;
 int vgpu_cudart_refuse(void);
 int vgpu_cublas_refuse(void); /* the same as a cublasStatus_t */
+int vgpu_cublasLt_refuse(void);
 int vgpu_cupti_refuse(void);  /* … as a CUptiResult */
 void vgpu_cudart_note(int error);
 void vgpu_cublas_note(int error);
+void vgpu_cublasLt_note(int error);
 void vgpu_cupti_note(int error);
 void vgpu_say(const char *format, ...) __attribute__((format(printf, 1, 2))); /* one line on stderr, no stdio lock */
 int vgpu_device(int ordinal, struct acct_vgpu_device *out);

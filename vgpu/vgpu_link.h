@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stddef.h>
 
-enum { VGPU_LINK_VERSION = 2 }; /* stand-ins and engine must come from one build */
+enum { VGPU_LINK_VERSION = 3 }; /* stand-ins and engine must come from one build */
 
 /* A __global__ function or a __device__, __constant__ or __managed__ variable, as nvcc's code registers it. */
 struct vgpu_registered {
@@ -35,12 +35,14 @@ struct vgpu_registry {
 
 struct vgpu_cudart_api;
 struct vgpu_cublas_api;
+struct vgpu_cublasLt_api;
 struct vgpu_cupti_api;
 
 struct vgpu_engine {
     unsigned version;
     const struct vgpu_cudart_api *cudart;
     const struct vgpu_cublas_api *cublas;
+    const struct vgpu_cublasLt_api *cublasLt;
     const struct vgpu_cupti_api *cupti;
     int (*device)(int ordinal, struct acct_vgpu_device *out);
     void (*note)(int error);                          /* sets the calling thread's last CUDA error */

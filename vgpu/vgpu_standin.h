@@ -7,6 +7,7 @@
 
 struct vgpu_cudart_api;
 struct vgpu_cublas_api;
+struct vgpu_cublasLt_api;
 struct vgpu_cupti_api;
 
 /* The engine, or NULL if it cannot be loaded: one line on stderr says why, once. */
@@ -32,6 +33,11 @@ static inline const struct vgpu_cublas_api *vgpu_cublas(void) {
     return e ? e->cublas : 0;
 }
 
+static inline const struct vgpu_cublasLt_api *vgpu_cublasLt(void) {
+    const struct vgpu_engine *e = vgpu_engine_get();
+    return e ? e->cublasLt : 0;
+}
+
 static inline const struct vgpu_cupti_api *vgpu_cupti(void) {
     const struct vgpu_engine *e = vgpu_engine_get();
     return e ? e->cupti : 0;
@@ -39,6 +45,7 @@ static inline const struct vgpu_cupti_api *vgpu_cupti(void) {
 
 #define vgpu_unavailable_cudart() cudaErrorInitializationError
 #define vgpu_unavailable_cublas() CUBLAS_STATUS_NOT_INITIALIZED
+#define vgpu_unavailable_cublasLt() CUBLAS_STATUS_NOT_INITIALIZED
 #define vgpu_unavailable_cupti() CUPTI_ERROR_NOT_INITIALIZED
 
 #endif
