@@ -69,10 +69,18 @@ static int is_shared_addend(const struct at_trace *t, const struct at_value *v) 
     return 0;
 }
 
-/* An addition reads the addend, what it adds to, and scalars; a scatter or a product reads more. */
+static int writes_range(const struct at_trace *t, int32_t e, int32_t range) {
+    AT_EACH_ACCESS(t, e, a) if (a->range == range && at_writes(a->mode)) return 1;
+    return 0;
+}
+
+/* An addition reads the addend, what it adds to (perhaps as another operand than the one it writes), and scalars; a
+ * scatter or a product reads more. */
 static int reads_more(const struct at_trace *t, const struct at_access *from) {
     AT_EACH_ACCESS(t, from->event, a)
-    if (a->mode == AT_R && a->buffer != from->buffer && at_access_bytes(t, a) > 8) return 1;
+    if (a->mode == AT_R && a->buffer != from->buffer && at_access_bytes(t, a) > 8 &&
+        !writes_range(t, from->event, a->range))
+        return 1;
     return 0;
 }
 

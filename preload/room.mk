@@ -22,6 +22,7 @@ $(BUILD)/libacct.so: $(PRELOAD_OBJ) $(BUILD)/gen/libacct.map
 ALL += $(BUILD)/libacct.so
 
 LIBS_preload_lt := -l:libcublasLt.so.13
+LIBS_train_lt := -l:libcublasLt.so.13
 UNIT_test_ring := $(call objs,trace/ring.c)
 UNIT_test_kernels := $(call objs,preload/kernels.c preload/kernels_file.c)
 

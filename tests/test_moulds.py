@@ -7,10 +7,10 @@ from conftest import BUILD, run
 ACCT, PROGRAM = os.path.join(BUILD, 'acct'), os.path.join(BUILD, 'tests', 'train_moulds')
 
 
-def trace(tmp_path, options):
+def trace(tmp_path, options, program=PROGRAM):
     """Runs the program under acct; its account, and the trace."""
     path = str(tmp_path / 't.db')
-    r = run(ACCT, 'run', '--vgpu', '-o', path, '--', PROGRAM, *options.split())
+    r = run(ACCT, 'run', '--vgpu', '-o', path, '--', program, *options.split())
     cut = 'cut=' in options
     assert r.returncode == (128 + signal.SIGINT if cut else 0), r.stderr
     return json.loads(r.stdout), sqlite3.connect(path)
@@ -35,13 +35,14 @@ def steps(db):
             for i, m, rows in db.execute('SELECT id, micro_batches, tokens FROM step ORDER BY id')]
 
 
-def check(tmp_path, options):
-    truth, db = trace(tmp_path, options)
+def check(tmp_path, options, program=PROGRAM):
+    truth, db = trace(tmp_path, options, program)
     assert wrong_classes(truth, db) == []
     assert steps(db) == truth['steps']
     by_phase = dict(db.execute('SELECT phase, sum(flops) FROM op_cost WHERE matmul GROUP BY phase'))
     assert by_phase.get('evaluation', 0) == truth['evaluation']
     assert sum(by_phase.values()) == truth['evaluation'] + sum(s['forward'] + s['backward'] for s in truth['steps'])
+    return truth, db
 
 
 MOULDS = """
