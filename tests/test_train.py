@@ -130,7 +130,8 @@ def test_activations_are_shown_once_and_right(tmp_path):
 
 def expected_bytes(layers, dim, batch, optimizer):
     weights, rows = 4 * layers * dim * dim, 4 * batch * dim
-    sizes = {'param': weights, 'grad': weights, 'input': rows, 'activation': layers * rows,
+    sizes = {'param': weights, 'grad': weights, 'input': 2 * rows,     # two slots
+             'activation': layers * rows,
              'activation_grad': min(layers, 2) * rows}
     return {**sizes, 'optimizer': weights} if optimizer == 'momentum' else sizes
 
@@ -141,7 +142,7 @@ def check_buffers(truth, layers, dim, batch, optimizer, alloc, calls):
         sizes[b['class']] = sizes.get(b['class'], 0) + b['bytes']
         assert 1 <= b['from_call'] < b['to_call'] <= calls
     assert sizes == expected_bytes(layers, dim, batch, optimizer)
-    tensors = (3 if optimizer == 'momentum' else 2) * layers + layers + min(layers, 2) + 1
+    tensors = (3 if optimizer == 'momentum' else 2) * layers + layers + min(layers, 2) + 2
     assert len(buffers) == (len(sizes) if alloc == 'class' else tensors)
     assert len({b['name'] for b in buffers}) == len(buffers)
     events = [b[k] for b in buffers for k in ('from_call', 'to_call')]
@@ -201,7 +202,7 @@ def test_truth_of_the_demo(tmp_path):
     for b in truth['buffers']:
         sizes[b['class']] = sizes.get(b['class'], 0) + b['bytes']
     assert sizes == {'param': 1572864, 'grad': 1572864, 'optimizer': 1572864, 'activation': 196608,
-                     'activation_grad': 65536, 'input': 32768}
+                     'activation_grad': 65536, 'input': 65536}
     assert truth['flops_per_step'] == 71303168
     assert truth['steps'][0]['flops'] == {'forward': 25165824, 'backward': 71303168 - 25165824, 'optimizer': 0, 'recompute': 0}
 
@@ -222,7 +223,16 @@ FOREVER = ('--steps', '1000000000')  # an error must come before the work
     (['--no-such'], 2, 'unknown option --no-such'),
     (['--heads', '4'], 2, '--heads has no meaning with --model linear'),
     (['--untied'], 2, '--untied has no meaning with --model linear'),
-    (['--dtype=bf16'], 2, '--dtype: fp32 alone is available yet'),
+    (['--dtype=fp8'], 2, '--dtype fp8 is for --model gpt alone'),
+    (['--recompute', 'full'], 2, '--recompute has no meaning with --model linear'),
+    (['--sample'], 2, '--sample has no meaning with --model linear'),
+    (['--loss-scale', '8'], 2, '--loss-scale is for --dtype fp16 alone'),
+    (['--loss-scale', '0', '--dtype', 'bf16'], 2, '--loss-scale is for --dtype fp16 alone'),
+    (['--loss-scale', '-1', '--dtype', 'fp16'], 2, "--loss-scale: '-1'"),
+    (['--accum', '0'], 2, "--accum: '0'"),
+    (['--clip', '-1'], 2, "--clip: '-1'"),
+    (['--save-every', '5'], 2, '--save-every needs --save'),
+    (['--zero-grad', 'yes'], 2, "'yes' is none of zero|none"),
     (['--dtype=int8'], 2, "--dtype: 'int8' is none of fp32|"),
     (['-h'], 2, "unexpected argument '-h'"),
     (['text'], 2, "unexpected argument 'text'"),
@@ -240,12 +250,11 @@ FOREVER = ('--steps', '1000000000')  # an error must come before the work
     (['--lr', '-1'], 2, '--lr'),
     (['--momentum', '2'], 2, '--momentum'),
     (['--seed', '-1'], 2, '--seed'),
-    (['--optimizer', 'adamw'], 2, '--optimizer adamw is for --model gpt alone'),
-    (['--alloc', 'pool'], 2, "'pool' is none of tensor|class"),
+    (['--alloc', 'heap'], 2, "'heap' is none of tensor|class|step|pool"),
     (['--alloc', ''], 2, "'' is none of"),
     (['--init', 'scale'], 2, "'scale' is none of"),
     (['--model', 'gtp'], 2, "'gtp' is none of gpt|linear"),
-    (['--optimizer', 'adam'], 2, "'adam' is none of sgd|momentum|adamw"),
+    (['--optimizer', 'lion'], 2, "'lion' is none of sgd|momentum|rmsprop|adagrad|adam|adamw"),
     (['--show-activations=1'], 2, 'takes no value'),
     (['--data', ''], 2, '--data: the file name is empty'),
     (['--layers', '1000', '--dim', '32768'], 2, 'take smaller ones'),
@@ -328,4 +337,5 @@ def test_has_no_run_path_and_needs_the_shared_libraries():
     dynamic = subprocess.run(['readelf', '-d', TRAIN], stdout=subprocess.PIPE, text=True, check=True).stdout
     assert 'RPATH' not in dynamic and 'RUNPATH' not in dynamic
     needed = set(re.findall(r'NEEDED.*\[(.*?)\]', dynamic))
-    assert {'libcudart.so.13', 'libcublas.so.13'} <= needed <= {'libcudart.so.13', 'libcublas.so.13', 'libm.so.6', 'libc.so.6'}
+    cuda = {'libcudart.so.13', 'libcublas.so.13', 'libcublasLt.so.13'}
+    assert cuda <= needed <= cuda | {'libm.so.6', 'libc.so.6'}
