@@ -1,11 +1,10 @@
 #include "sample_app/memory_pool.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "sample_app/checked_call.h"
 
 struct memory_pool memory_pool_create(size_t bytes) {
     return (struct memory_pool){.bytes = bytes};
@@ -16,11 +15,14 @@ void memory_pool_destroy(struct memory_pool *p) {
     *p = (struct memory_pool){0};
 }
 
-static void make_room(struct memory_pool *p) {
-    if (p->count < p->capacity) return;
-    p->capacity = p->capacity ? 2 * p->capacity : 64;
-    p->pieces = realloc(p->pieces, p->capacity * sizeof *p->pieces);
-    if (!p->pieces) die(EXIT_RUN_TIME, "out of host memory");
+static bool make_room(struct memory_pool *p) {
+    if (p->count < p->capacity) return true;
+    size_t capacity = p->capacity ? 2 * p->capacity : 64;
+    struct piece *larger = realloc(p->pieces, capacity * sizeof *larger);
+    if (!larger) return false;
+    p->pieces = larger;
+    p->capacity = capacity;
+    return true;
 }
 
 /* A gap is what lies between the end of one piece and the beginning of the next, so gaps join by themselves. */
@@ -29,7 +31,7 @@ size_t memory_pool_take(struct memory_pool *p, size_t bytes) {
     bytes = (bytes + POOL_ALIGNMENT - 1) / POOL_ALIGNMENT * POOL_ALIGNMENT;
     for (i = 0; i < p->count && p->pieces[i].offset - at < bytes; i++) at = p->pieces[i].offset + p->pieces[i].bytes;
     if (i == p->count && p->bytes - at < bytes) return SIZE_MAX;
-    make_room(p);
+    if (!make_room(p)) return SIZE_MAX;
     memmove(&p->pieces[i + 1], &p->pieces[i], (p->count - i) * sizeof *p->pieces);
     p->pieces[i] = (struct piece){at, bytes};
     p->count++;

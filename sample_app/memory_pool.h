@@ -21,7 +21,7 @@ struct memory_pool {
 struct memory_pool memory_pool_create(size_t bytes);
 void memory_pool_destroy(struct memory_pool *p);
 
-/* The offset of a new piece, or SIZE_MAX if no gap is large enough. Ends the program when the host has no memory. */
+/* The offset of a new piece, or SIZE_MAX if no gap is large enough, or the host has no memory for one entry more. */
 size_t memory_pool_take(struct memory_pool *p, size_t bytes);
 /* The piece at `offset` is free again. */
 void memory_pool_give(struct memory_pool *p, size_t offset);

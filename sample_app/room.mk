@@ -31,3 +31,4 @@ $(BUILD)/tests/device_shim.so: $(call objs,tests/support/device_shim.c)
 	$(SAY) "  LD $@"
 	$(Q)$(CC) $(LDFLAGS_ALL) -shared $^ -o $@
 TEST_PROGRAMS += $(BUILD)/tests/device_shim.so
+UNIT_memory_pool := $(call objs,sample_app/memory_pool.c)
