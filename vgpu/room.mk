@@ -86,6 +86,7 @@ UNIT_test_vgpu_run = $(VGPU_ENGINE) $(PTX_OBJ)
 LIBS_test_vgpu_run = -lopenblas $(VGPU_JIT_LIBS) $(PTX_LIBS)
 UNIT_test_vgpu_cupti_kernel := $(BUILD)/obj/tests/unit/vgpu_cupti_kernels.o $(UNIT_test_vgpu_cupti_kernel)
 LIBS_test_vgpu_cupti_kernel += -lstdc++
+$(BUILD)/obj/tests/unit/test_vgpu_lt_attribute.o: ROOM_CFLAGS += -DVENDOR_LT='"$(CUDA_LIB)/libcublasLt.so.13"'
 $(BUILD)/obj/tests/unit/test_vgpu_cupti_api.o: ROOM_CFLAGS += -DVENDOR_CUPTI='"$(CUDA_LIB)/libcupti.so.13"'
 $(BUILD)/obj/tests/unit/vgpu_cupti_kernels.o: tests/unit/vgpu_cupti_kernels.cu
 	@mkdir -p $(@D)

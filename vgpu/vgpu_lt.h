@@ -59,6 +59,11 @@ struct vgpu_lt_transform { /* cublasLtMatrixTransformDescOpaque_t */
     int32_t scale, pointer_mode, trans_a, trans_b;
 };
 
+struct vgpu_lt_emulation { /* cublasLtEmulationDescOpaque_t: kept, and without effect: nothing is emulated here */
+    int32_t strategy, special_values, control, most_bits, bit_offset;
+    int32_t *bit_count;
+};
+
 /* One matrix of a product: `outer` lines of `inner` elements, `ld` apart; column-major unless `row`. */
 struct vgpu_lt_matrix {
     cudaDataType_t type;

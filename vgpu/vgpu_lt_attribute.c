@@ -97,11 +97,22 @@ static const struct attribute transform_attributes[] = {
     TRANSFORM(TRANSB, trans_b),
 };
 
+#define EMULATION(name, member) FIELD(CUBLASLT_EMULATION_DESC_##name, vgpu_lt_emulation, member)
+static const struct attribute emulation_attributes[] = {
+    EMULATION(STRATEGY, strategy),
+    EMULATION(SPECIAL_VALUES_SUPPORT, special_values),
+    EMULATION(FIXEDPOINT_MANTISSA_CONTROL, control),
+    EMULATION(FIXEDPOINT_MAX_MANTISSA_BIT_COUNT, most_bits),
+    EMULATION(FIXEDPOINT_MANTISSA_BIT_OFFSET, bit_offset),
+    EMULATION(FIXEDPOINT_MANTISSA_BIT_COUNT_POINTER, bit_count),
+};
+
 _Static_assert(sizeof(struct vgpu_lt_desc) <= sizeof(cublasLtMatmulDescOpaque_t), "fits");
 _Static_assert(sizeof(struct vgpu_lt_layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "fits");
 _Static_assert(sizeof(struct vgpu_lt_preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "fits");
 _Static_assert(sizeof(struct vgpu_lt_algo) == sizeof(cublasLtMatmulAlgo_t), "is");
 _Static_assert(sizeof(struct vgpu_lt_transform) <= sizeof(cublasLtMatrixTransformDescOpaque_t), "fits");
+_Static_assert(sizeof(struct vgpu_lt_emulation) <= sizeof(cublasLtEmulationDescOpaque_t), "fits");
 _Static_assert(sizeof(struct vgpu_lt_desc) <= UINT8_MAX, "offsets fit");
 
 #define COUNT(table) (sizeof table / sizeof *table)
@@ -282,4 +293,30 @@ cublasStatus_t cublasLtMatrixTransformDescGetAttribute(cublasLtMatrixTransformDe
                                                        cublasLtMatrixTransformDescAttributes_t number, void *value,
                                                        size_t bytes, size_t *written) {
     return get(transform_attributes, COUNT(transform_attributes), desc, (int)number, value, bytes, written);
+}
+
+/* ---- emulation of fp32 and fp64 by smaller formats ---- */
+
+cublasStatus_t cublasLtEmulationDescInit_internal(cublasLtEmulationDesc_t desc, size_t bytes) {
+    struct vgpu_lt_emulation e = {.special_values = 0xffff};
+    return fill(desc, bytes, sizeof *desc, &e, sizeof e);
+}
+
+cublasStatus_t cublasLtEmulationDescCreate(cublasLtEmulationDesc_t *out) {
+    CREATE(out, cublasLtEmulationDescInit_internal(*out, sizeof **out));
+}
+
+cublasStatus_t cublasLtEmulationDescDestroy(cublasLtEmulationDesc_t desc) {
+    free(desc);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtEmulationDescSetAttribute(cublasLtEmulationDesc_t desc, cublasLtEmulationDescAttributes_t number,
+                                                 const void *value, size_t bytes) {
+    return set(emulation_attributes, COUNT(emulation_attributes), desc, (int)number, value, bytes);
+}
+
+cublasStatus_t cublasLtEmulationDescGetAttribute(cublasLtEmulationDesc_t desc, cublasLtEmulationDescAttributes_t number,
+                                                 void *value, size_t bytes, size_t *written) {
+    return get(emulation_attributes, COUNT(emulation_attributes), desc, (int)number, value, bytes, written);
 }

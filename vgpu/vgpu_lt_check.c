@@ -197,7 +197,7 @@ static cublasStatus_t check_aux(struct vgpu_lt_product *p) {
     const struct vgpu_lt_desc *d = &p->desc;
     bool bits = d->epilogue & (CUBLASLT_EPILOGUE_RELU | 8);
     int64_t multiple = bits ? 128 : 8;
-    if (p->d.row) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (p->d.row || d->aux_ld > INT32_MAX) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (d->aux_ld < p->m || d->aux_ld % multiple || d->aux_stride % multiple) return CUBLAS_STATUS_INVALID_VALUE;
     p->aux_type = d->aux_type < 0 || bits ? p->d.type : (cudaDataType_t)d->aux_type;
     bool allowed = p->aux_type == p->d.type ||

@@ -200,7 +200,10 @@ static bool compute_with_epilogue(const struct job *j, const struct one *o, cons
         .aux = o->aux,
     };
     if (!sums) return false;
-    multiply(p, a, b, 1, 0, sums, p->m, false);
+    if (o->alpha != 0)
+        multiply(p, a, b, 1, 0, sums, p->m, false);
+    else /* A and B do not count, be there NaN in them */
+        memset(sums, 0, (size_t)(p->m * p->n) * (p->wide ? sizeof(double) : sizeof(float)));
     bool good = vgpu_lt_epilogue_run(&e);
     vgpu_scratch_give(sums);
     return good;
