@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -262,8 +263,9 @@ static void check_whole(struct input *in) {
         die(EXIT_RUN_TIME, "the checkpoint %s is damaged: its checksum is not that of its contents", in->path);
 
     const char *end = memmem(in->at, in->bytes, END, strlen(END));
-    if (!end || memchr(in->at, 0, (size_t)(end - in->at)))
-        die(EXIT_RUN_TIME, "the checkpoint %s is damaged: its description has no end", in->path);
+    for (const char *c = in->at; end && c < end; c++)
+        if (*c != '\n' && (*c < ' ' || *c > '~')) end = NULL;
+    if (!end) die(EXIT_RUN_TIME, "the checkpoint %s is damaged: its description is no text with an end", in->path);
     in->lines = strndup(in->at, (size_t)(end - in->at) + strlen(END));
     if (!in->lines) die(EXIT_RUN_TIME, "out of host memory");
 }
@@ -321,9 +323,22 @@ static const char *required(const struct input *in, const char *name, char *valu
     return value;
 }
 
+static _Noreturn void no_number(const struct input *in, const char *name, const char *value) {
+    die(EXIT_RUN_TIME, "the checkpoint %s is damaged: its %s is %s", in->path, name, value);
+}
+
 static int64_t integer_in(const struct input *in, const char *name) {
-    char value[VALUE_BYTES];
-    return strtoll(required(in, name, value), NULL, 10);
+    char value[VALUE_BYTES], *end;
+    long long number = strtoll(required(in, name, value), &end, 10);
+    if (*end || number < 0 || number == LLONG_MAX) no_number(in, name, value);
+    return number;
+}
+
+static float real_in(const struct input *in, const char *name) {
+    char value[VALUE_BYTES], *end;
+    float number = strtof(required(in, name, value), &end);
+    if (*end || !isfinite(number) || number <= 0) no_number(in, name, value);
+    return number;
 }
 
 static void upload(const struct input *in, const struct trained *t, cudaStream_t stream) {
@@ -339,7 +354,6 @@ static void upload(const struct input *in, const struct trained *t, cudaStream_t
 int64_t checkpoint_load(const char *path, const struct train_options *o, const struct text *text,
                         const struct trained *t, struct optimizer_progress *progress, cudaStream_t stream) {
     struct input in = {.path = path};
-    char scale[VALUE_BYTES];
     input_open(&in);
     check_whole(&in);
     check_choices(&in, o, text);
@@ -348,7 +362,7 @@ int64_t checkpoint_load(const char *path, const struct train_options *o, const s
     *progress = (struct optimizer_progress){.updates = integer_in(&in, "updates"),
                                             .skipped = integer_in(&in, "skipped"),
                                             .good = integer_in(&in, "good"),
-                                            .loss_scale = strtof(required(&in, "loss-scale", scale), NULL)};
+                                            .loss_scale = real_in(&in, "loss-scale")};
     upload(&in, t, stream);
     free(in.lines);
     munmap((void *)in.at, in.bytes);

@@ -268,6 +268,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, model, dtype, optimize
     whole, half, rest = (tmp_path / n for n in ('whole', 'half', 'rest'))
     options = [*SMALL[model], '--dtype', dtype, '--optimizer', optimizer, *more]
     a = train(*options, '--steps', 8, '--save', whole)
+    assert a.count('\nstep ') - a.count(' skipped: ') == 8
     first = train(*options, '--steps', 5, '--save', half)
     second = train(*options, '--steps', 8, '--resume', half, '--save', rest)
     assert f'resumed {half} at step 5' in second
@@ -498,8 +499,11 @@ def test_what_is_sealed_but_wrong(tmp_path, saved):
         body.replace(first.group(0), first.group(0).replace(b'fp32', b'bf16')): 'does not have the tensors of this model',
         body.replace(first.group(0), b'tensor %s fp32 %d\n' % (first.group(1), int(first.group(2)) + 1)): 'does not have the tensors',
         body + b'\0' * 4: 'does not have the tensors of this model',
-        body.replace(b'\nend\n', b'\nendless\n'): 'its description has no end',
-        body.replace(b'\nstep 2\n', b'\nstep 2\0'): 'its description has no end',
+        body.replace(b'\nend\n', b'\nendless\n'): 'its description is no text with an end',
+        body.replace(b'\nstep 2\n', b'\nstep 2\0'): 'its description is no text with an end',
+        body.replace(b'\nstep 2\n', b'\nstep -2\n'): 'its step is -2',
+        re.sub(rb'\nloss-scale \S+\n', b'\nloss-scale nan\n', body): 'its loss-scale is nan',
+        body.replace(b'\n--seed 1\n', b'\n--seed \xff\n'): 'its description is no text with an end',
         body.replace(b'\nstep 2\n', b'\n--colour green\nstep 2\n'): '--colour is green in the checkpoint',
         body.replace(b'\n--dim 16\n', b'\n'): '--dim is not given in the checkpoint',
     }
@@ -522,7 +526,7 @@ def test_a_sealed_file_of_any_description_ends_well(tmp_path, saved):
             text[rng.randrange(19, end)] = rng.choice(b'\0\n 0-9\xff')
         file.write_bytes(sealed(bytes(text)))
         r = run(TRAIN, *SMALL['linear'], '--steps', 3, '--resume', file, env=DEVICE, timeout=30)
-        assert r.returncode in (0, 1) and r.stderr.count('\n') == r.returncode, r
+        assert r.returncode in (0, 1, 2) and r.stderr.count('\n') == bool(r.returncode), r     # 2: it has done all --steps
         codes.append(r.returncode)
     assert 1 in codes
 
