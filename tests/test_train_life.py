@@ -268,11 +268,10 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, model, dtype, optimize
     whole, half, rest = (tmp_path / n for n in ('whole', 'half', 'rest'))
     options = [*SMALL[model], '--dtype', dtype, '--optimizer', optimizer, *more]
     a = train(*options, '--steps', 8, '--save', whole)
-    assert a.count('\nstep ') - a.count(' skipped: ') == 8
     first = train(*options, '--steps', 5, '--save', half)
     second = train(*options, '--steps', 8, '--resume', half, '--save', rest)
     assert f'resumed {half} at step 5' in second
-    assert len(steps_of(a)) == 8
+    assert len(re.findall(r'^step \d+ loss', a, re.M)) == 8
     assert steps_of(first) + steps_of(second) == steps_of(a)
     for word in ('eval', 'sample'):
         both = lines_of(first, word) + lines_of(second, word)
