@@ -87,6 +87,73 @@ def test_twenty_steps(tmp_path, momentum, alloc):
         assert distance(got_g[l], g[l]) < 1e-4, f'dW{l + 1}'
 
 
+# ---- number formats, accumulation -----------------------------------------------------------------------------------
+
+HALF = {'bf16': (2.0 ** -8, 'bf16'), 'fp16': (2.0 ** -11, 'fp16')}  # half a unit in the last place, relative
+
+
+def halves(raw, dtype):
+    bits = np.frombuffer(raw, '<u2')
+    return (bits.astype('<u4') << 16).view('<f4').astype(float) if dtype == 'bf16' else bits.view('<f2').astype(float)
+
+
+def rounded(x, dtype):
+    """x (double) to the nearest number of the format; normal numbers and multiples of fp16's smallest."""
+    digits = {'bf16': 8, 'fp16': 11}[dtype]
+    m, e = np.frexp(np.asarray(x, np.float32).astype(float))
+    y = np.ldexp(np.rint(np.ldexp(m, digits)), e - digits)
+    return np.where(np.abs(x) < 2.0 ** -14, np.rint(x * 2.0 ** 24) / 2.0 ** 24, y) if dtype == 'fp16' else y
+
+
+@pytest.mark.parametrize('dtype', ['bf16', 'fp16'])
+@pytest.mark.parametrize('layers,dim,batch,alloc', [(1, 64, 8, 'pool'), (3, 96, 40, 'tensor'), (2, 17, 5, 'class'), (4, 128, 16, 'step')])
+def test_first_gradients_in_half(tmp_path, dtype, layers, dim, batch, alloc):
+    """x and W are the numbers drawn, rounded; gradients are off by a few roundings of activations and their gradients."""
+    dump, scale = tmp_path / 'dump', 1 if dtype == 'bf16' else 1024
+    out = train('--layers', layers, '--dim', dim, '--batch', batch, '--alloc', alloc, '--steps', 1, '--seed', 7, '--dtype', dtype,
+                '--loss-scale', scale, '--dump-gradients', dump)
+    head, raw = open(dump, 'rb').read().split(b'\n', 1)
+    assert head.decode() == f'linear {dtype} layers {layers} dim {dim} batch {batch} step 1' + (' scale 1024' if scale > 1 else '')
+    n, w = batch * dim, layers * dim * dim
+    assert len(raw) == 2 * n + 2 * w + 4 * w
+    x, W = halves(raw[:2 * n], dtype).reshape(batch, dim), list(halves(raw[2 * n:2 * n + 2 * w], dtype).reshape(layers, dim, dim))
+    dW = np.frombuffer(raw[2 * n + 2 * w:], '<f4').astype(float).reshape(layers, dim, dim) / scale
+    assert np.array_equal(x, rounded(ref.draw_batch(7, 1, batch, dim, TEXT), dtype))
+    for got, drawn in zip(W, ref.draw_weights(7, layers, dim, dim ** -0.5)):
+        assert np.array_equal(got, rounded(drawn, dtype))
+    unit = HALF[dtype][0]
+    assert float(losses_of(out)[0]) == pytest.approx(ref.loss(x, W), rel=8 * unit)
+    for l, expected in enumerate(ref.gradients(x, W)):
+        assert distance(dW[l], expected) < (layers + 2) * unit, f'dW{l + 1}'
+
+
+def test_tf32_rounds_what_is_multiplied(tmp_path):
+    """Ten bits of mantissa: further from the exact gradient than fp32, and no further than 2^-11 a factor."""
+    far = {}
+    for dtype in ('fp32', 'tf32'):
+        dump = tmp_path / dtype
+        train('--layers', 3, '--dim', 96, '--batch', 40, '--steps', 1, '--dtype', dtype, '--dump-gradients', dump)
+        raw = open(dump, 'rb').read().split(b'\n', 1)[1]
+        numbers = np.frombuffer(raw, '<f4').astype(float)
+        x, (W, dW) = numbers[:40 * 96].reshape(40, 96), numbers[40 * 96:].reshape(2, 3, 96, 96)
+        far[dtype] = max(distance(a, b) for a, b in zip(dW, ref.gradients(x, list(W))))
+    assert far['fp32'] < 1e-6 and 1e-5 < far['tf32'] < 8 * 2.0 ** -11
+
+
+@pytest.mark.parametrize('alloc,zero_grad', [('tensor', 'zero'), ('class', 'none'), ('step', 'none'), ('pool', 'none'), ('pool', 'zero')])
+def test_accumulation_is_one_large_batch(tmp_path, alloc, zero_grad):
+    """K micro-batches of B have the windows, the loss and the gradient of one batch of K·B; twice, so that the second step counts from zero."""
+    grads, losses = [], []
+    for batch, accum in ((24, 1), (6, 4)):
+        dump = tmp_path / f'dump{accum}'
+        out = train('--layers', 3, '--dim', 64, '--batch', batch, '--accum', accum, '--steps', 2, '--alloc', alloc, '--zero-grad', zero_grad,
+                    '--dump-gradients', dump, '--dump-step', 2)
+        grads.append(np.frombuffer(open(dump, 'rb').read()[-4 * 3 * 64 * 64:], '<f4').astype(float).reshape(3, 64, 64))
+        losses.append([float(a) for a in losses_of(out)])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6)
+    assert all(distance(a, b) < 1e-5 for a, b in zip(*grads))
+
+
 def test_demo_loss_halves():
     losses = [float(a) for a in losses_of(train())]
     assert len(losses) == 100 and losses[-1] <= losses[0] / 2
