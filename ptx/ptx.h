@@ -49,7 +49,7 @@ enum ptx_property {
     PTX_P_HINT = 64,    /* no effect on values: fences, prefetches */
     PTX_P_UNSUPPORTED = 128
 };
-#define OP(N, text, dsts, srcs, properties, flops) PTX_OP_##N,
+#define OP(N, text, dsts, srcs, properties, flops, iops) PTX_OP_##N,
 enum ptx_op {
 #include "ptx/ptx_opcodes.def"
     PTX_OP_COUNT
@@ -57,7 +57,7 @@ enum ptx_op {
 #define PTX_ANY 255
 struct ptx_op_info {
     const char *text;
-    uint8_t dsts, srcs, properties, flops;
+    uint8_t dsts, srcs, properties, flops, iops;
 };
 extern const struct ptx_op_info ptx_ops[PTX_OP_COUNT];
 

@@ -123,6 +123,10 @@ static ptx_exec *const opcode[PTX_OP_COUNT] = {
     [PTX_OP_PMEVENT] = nothing,
 };
 
+ptx_exec *ptx_exec_of(enum ptx_op op) {
+    return opcode[op];
+}
+
 static bool guarded_off(struct ptx_thread *t, const struct ptx_instr *i) {
     return i->guard >= 0 && (*ptx_reg_at(t, i->guard) & 1) == i->guard_negated;
 }
@@ -142,7 +146,9 @@ static int advance(struct ptx_thread *t) {
                 return -1;
             }
             run->executed++;
-            if (!guarded_off(t, i))
+            bool off = guarded_off(t, i);
+            if (!off && run->counts) ptx_tally_instr(run->counts, i);
+            if (!off)
                 step = opcode[i->op] && i->type != PTX_B128 ? opcode[i->op](t, i) : ptx_fail_here(t, i);
         }
         if (step == PTX_STEP_FAULT) return -1;

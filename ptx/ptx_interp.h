@@ -16,6 +16,7 @@
 #define ACCT_PTX_INTERP_H
 
 #include "ptx/ptx.h"
+#include "ptx/ptx_cost.h"
 
 struct ptx_touch {
     uint32_t ctaid[3], tid[3];
@@ -64,7 +65,8 @@ struct ptx_run {
     uint64_t (*allocate)(void *context, uint64_t bytes);
     void (*release)(void *context, uint64_t address);
     void *context;
-    uint64_t executed; /* out: instructions, summed over threads */
+    struct ptx_tally *counts; /* what was executed is added to it; NULL: not counted */
+    uint64_t executed;        /* out: instructions, summed over threads */
 };
 
 /* Runs the launch on the calling thread. 0, or -1 with *fault set; memory is then as far as the threads got. */

@@ -153,6 +153,7 @@ int ptx_place(struct ptx_thread *t, const struct ptx_instr *i, const struct ptx_
     uint64_t a = address_of(t, o, &space);
     if (a % align) return refuse(t, i, PTX_FAULT_MISALIGNED, a, bytes, properties, "which is not aligned");
     if (space == PTX_GENERIC || space == PTX_SPACE_NONE) space = window(t, &a);
+    if (t->m->run->counts) ptx_tally_access(t->m->run->counts, i, ptx_cost_space_of(space));
     switch (space) {
     case PTX_SHARED:
         *place = t->m->shared + a;

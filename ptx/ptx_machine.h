@@ -66,6 +66,7 @@ struct ptx_machine {
 };
 
 typedef enum ptx_step ptx_exec(struct ptx_thread *t, const struct ptx_instr *i);
+ptx_exec *ptx_exec_of(enum ptx_op op); /* NULL: not implemented */
 
 /* ---- faults ---- */
 /* Fills the launch's fault; answers PTX_STEP_FAULT. */

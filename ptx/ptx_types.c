@@ -21,7 +21,7 @@ const char *ptx_type_text(enum ptx_type t) {
     return types[t].text;
 }
 
-#define OP(N, text, dsts, srcs, properties, flops) [PTX_OP_##N] = {text, dsts, srcs, properties, flops},
+#define OP(N, text, dsts, srcs, properties, flops, iops) [PTX_OP_##N] = {text, dsts, srcs, properties, flops, iops},
 const struct ptx_op_info ptx_ops[PTX_OP_COUNT] = {
 #include "ptx/ptx_opcodes.def"
 };

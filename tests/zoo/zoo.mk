@@ -31,6 +31,8 @@ $(BUILD)/tests/ptx_exec: $(call objs,tests/support/ptx_exec.c) $(PTX_RUN)
 TEST_PROGRAMS += $(BUILD)/tests/ptx_exec
 UNIT_test_ptx_access_zoo = $(ZOO_OBJ) $(call objs,tests/zoo/zoo_interpret.c) $(PTX_OBJ) | $(ZOO_PTX)
 LIBS_test_ptx_access_zoo = $(PTX_LIBS)
+UNIT_test_ptx_cost_zoo = $(ZOO_OBJ) $(call objs,tests/zoo/zoo_interpret.c) $(PTX_OBJ) | $(ZOO_PTX)
+LIBS_test_ptx_cost_zoo = $(PTX_LIBS)
 # The same by the compiler of the virtual GPU.
 $(BUILD)/obj/tests/support/ptx_exec_jit.o: tests/support/ptx_exec.c $(BUILD)/flags
 	@mkdir -p $(@D)

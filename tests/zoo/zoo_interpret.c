@@ -135,7 +135,8 @@ int zoo_interpret(struct zoo_module *m, const struct zoo_case *c, struct zoo_lau
                           .max_instructions = 20000000,
                           .touch = on_touch,
                           .print = on_print,
-                          .context = &w};
+                          .context = &w,
+                          .counts = m->counts};
     int r = ptx_interpret(&run, &l->fault);
     l->executed = run.executed;
     if (r) snprintf(err, err_len, "%s: line %d: %s", c->name, l->fault.line, l->fault.text);

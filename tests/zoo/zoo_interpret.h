@@ -13,6 +13,7 @@ struct zoo_module {
     struct ptx_module *ptx;
     void **symbols;
     struct zoo_touched *variable; /* by number */
+    struct ptx_tally *counts;     /* of what launches execute; NULL */
 };
 struct zoo_launch {
     void *buffer[ZOO_ARGS], *want[ZOO_ARGS];
