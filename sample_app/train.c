@@ -138,7 +138,7 @@ static float train_step(struct run *r, int64_t step, bool pause) {
     float loss = (float)((losses + r->m->loss) / (double)o->accum);
     truth_loss(loss);
     if (!updated)
-        printf("step %" PRId64 " skipped: gradients are not finite, loss scale now %g\n", step,
+        printf("step %" PRId64 " skipped: gradients are not finite, loss scale now %.9g\n", step,
                r->optimizer.progress.loss_scale);
     return loss;
 }

@@ -3,8 +3,10 @@ precision. By optimizer_cases, which gives sample_app/optimizer.c gradients from
 import json, os, re
 import numpy as np
 import pytest
+import reference_gpt as ref
 from conftest import BUILD, DEVICE, run
 
+TRAIN = os.path.join(BUILD, 'train')
 CASES = os.path.join(BUILD, 'tests/optimizer_cases')
 RULES = ['sgd', 'momentum', 'rmsprop', 'adagrad', 'adam', 'adamw']
 MOMENTS = {'sgd': 0, 'momentum': 1, 'rmsprop': 1, 'adagrad': 1, 'adam': 2, 'adamw': 2}
@@ -282,3 +284,95 @@ def test_scale_is_never_above_2_to_the_24(tmp_path):
 def test_fixed_scale_does_not_grow(tmp_path):
     w, g = draw(2001, '1')
     assert {s['scale'] for s in update(tmp_path, 'sgd', w, g, 'fp16', sizes='1', scale=1024).steps} == {1024}
+
+
+# ---- whole runs -----------------------------------------------------------------------------------------------------
+
+L, C, H, T, B = 2, 32, 2, 16, 4
+GPT = ['--model', 'gpt', '--layers', L, '--dim', C, '--heads', H, '--seq', T, '--batch', B]
+LINEAR = ['--model', 'linear', '--layers', 3, '--dim', 32, '--batch', 16]
+
+
+def train(*options):
+    r = run(TRAIN, *options, env=DEVICE)
+    assert r.returncode == 0 and not r.stderr, r
+    return r.stdout
+
+
+def losses_of(output):
+    return np.array([float(x) for x in re.findall(r'^step \d+ loss (\S+) ', output, re.M)])
+
+
+def read_dump(path, n):
+    """Parameters and gradients (fp32): the last numbers of a dump."""
+    return np.frombuffer(open(path, 'rb').read()[-8 * n:], '<f4').reshape(2, n)
+
+
+def account(tmp_path, *options):
+    out = train(*options, '--truth', tmp_path / 'truth')
+    return json.load(open(tmp_path / 'truth')), out
+
+
+@pytest.mark.parametrize('rule', RULES)
+@pytest.mark.parametrize('model,clip', [(GPT, 0), (GPT, 0.5), (LINEAR, 0), (LINEAR, 0.01)], ids=['gpt', 'gpt-clip', 'linear', 'linear-clip'])
+def test_two_updates_of_a_run(tmp_path, rule, model, clip):
+    """The parameters of step 3, from those of step 1 and the gradients of steps 1 and 2."""
+    shapes = [s for _, s in ref.shapes(L, C, T, False)] if model is GPT else [(32, 32)] * 3
+    sizes = [int(np.prod(s)) for s in shapes]
+    steps = []
+    for step in (1, 2, 3):
+        train(*model, '--optimizer', rule, '--lr', 3e-3, '--momentum', 0.7, '--weight-decay', 0.2, '--clip', clip, '--steps', step,
+              '--dump-gradients', tmp_path / 'dump', '--dump-step', step)
+        steps.append(read_dump(tmp_path / 'dump', sum(sizes)))
+    g = np.array([g for _, g in steps[:2]])
+    factors = np.minimum(1, clip / (global_norms(g) + 1e-6)) if clip else [1, 1]
+    assert not clip or max(factors) < 0.9
+    decay = 0.2 * np.repeat([len(s) == 2 for s in shapes], sizes)
+    expected, _ = reference(rule, steps[0][0], g, lr=3e-3, momentum=0.7, decay=decay, factors=factors)
+    # Each update rounds a parameter once; what is added has the precision of fp32.
+    w1, w2, w3 = (w.astype(float) for w, _ in steps)
+    assert np.count_nonzero(w3 - w1) > 0.9 * len(w1)
+    rounding = 2 * np.spacing(np.maximum(abs(steps[0][0]), abs(steps[2][0])))
+    assert (abs(w3 - expected) <= rounding + 1e-5 * (abs(w2 - w1) + abs(w3 - w2))).all()
+
+
+@pytest.mark.parametrize('dtype', ['fp32', 'bf16', 'fp16'])
+@pytest.mark.parametrize('rule,lr', [('sgd', 0.3), ('momentum', 0.03), ('rmsprop', 1e-3), ('adagrad', 1e-2), ('adam', 3e-3), ('adamw', 3e-3)])
+def test_runs_learn(tmp_path, rule, lr, dtype):
+    truth, out = account(tmp_path, *GPT, '--optimizer', rule, '--lr', lr, '--dtype', dtype, '--steps', 40)
+    losses = losses_of(out)
+    assert losses[0] == pytest.approx(np.log(256), rel=0.02) and losses[-5:].mean() < losses[:5].mean() - 0.5
+    n, bytes_of = truth['parameters'], {}
+    for b in truth['buffers']:
+        if b['class'] == 'optimizer':
+            kind = b['name'].split('.')[0]
+            bytes_of[kind] = bytes_of.get(kind, 0) + b['bytes']
+    names = {'sgd': '', 'momentum': 'v', 'rmsprop': 's', 'adagrad': 's', 'adam': 'mv', 'adamw': 'mv'}[rule]
+    assert bytes_of == {**{name: 4 * n for name in names}, **({} if dtype == 'fp32' else {'master': 4 * n})}
+
+
+@pytest.mark.parametrize('options,temporary', [([], False), (['--clip', 1], True), (['--dtype', 'fp16'], True), (['--dtype', 'fp16', '--loss-scale', 1], False)])
+def test_the_norm_is_made_where_it_is_needed(tmp_path, options, temporary):
+    """One launch a tensor; with the norm another one each, the sum over them, and its copy to the host."""
+    truth, _ = account(tmp_path, *GPT, *options, '--steps', 2)
+    tensors = len(ref.shapes(L, C, T, False))
+    for step in truth['steps']:
+        phase = next(p for p in step['phases'] if p['name'] == 'optimizer')
+        assert phase['to_call'] - phase['from_call'] + 1 == (2 * tensors + 2 if temporary else tensors)
+    # A partial sum for each 1024 elements that a tensor has, begun ones too, and the total; in double.
+    partials = sum(-(-int(np.prod(s)) // 1024) for _, s in ref.shapes(L, C, T, False))
+    assert [b['bytes'] for b in truth['buffers'] if b['class'] == 'temporary'] == ([8 * partials, 8] if temporary else [])
+
+
+def test_a_run_whose_gradients_overflow_updates_nothing(tmp_path):
+    """A loss scale at which fp16 cannot hold the gradient of the logits."""
+    dumps = []
+    for step in (1, 3):
+        out = train(*GPT, '--dtype', 'fp16', '--loss-scale', 2 ** 24, '--steps', step, '--dump-gradients', tmp_path / 'dump', '--dump-step', step)
+        dumps.append(open(tmp_path / 'dump', 'rb').read())
+    n = sum(int(np.prod(s)) for _, s in ref.shapes(L, C, T, False))
+    (w1, g1), (w3, _) = ((d[-6 * n:-4 * n], np.frombuffer(d[-4 * n:], '<f4')) for d in dumps)
+    assert w1 == w3 and not np.isfinite(g1).all()
+    assert [line for line in out.splitlines() if 'skipped' in line] == [
+        *(f'step {i} skipped: gradients are not finite, loss scale now 16777216' for i in (1, 2, 3)),
+        '3 of 3 steps skipped: gradients were not finite']
