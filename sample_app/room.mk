@@ -25,6 +25,7 @@ PROG_products_cases := $(call objs,$(patsubst %,sample_app/%.c,products products
 LIBS_products_cases := -l:libcublasLt.so.13
 PROG_optimizer_cases := $(call objs,$(patsubst %,sample_app/%.c,optimizer device_tensors memory_pool truth train_options checked_call)) $(BUILD)/obj/sample_app/optimizer_kernels.o
 PROG_kernel_formats := $(call objs,sample_app/checked_call.c) $(BUILD)/obj/sample_app/gpt_kernels.o
+PROG_batch_order := $(call objs,$(patsubst %,sample_app/%.c,text_batches device_tensors memory_pool truth train_options checked_call))
 $(call objs,tests/support/device_shim.c): ROOM_CFLAGS = -isystem $(CUDA_INC)
 $(BUILD)/tests/device_shim.so: $(call objs,tests/support/device_shim.c)
 	@mkdir -p $(@D)
