@@ -103,14 +103,14 @@ static int load_program(struct report *r, char *err, size_t err_len) {
 }
 
 /* Measured peaks first, then the data sheet's; what was given on the command line beats both. */
-static void choose_peaks(struct report *r, const struct report_options *options, double fp32, double fp64,
-                         char *measured) {
+static void choose_peaks(struct report *r, const struct report_options *options,
+                         const double measured_peak[PEAK_FORMATS], char *measured) {
     struct device_spec spec;
-    int i = devices_find(r->device_name), given = 0;
+    int i = devices_find(r->device_name), given = 0, any = 0;
     for (int f = 0; f < PEAK_FORMATS; f++) r->peak[f] = NAN;
-    if (fp32 > 0 || fp64 > 0) {
-        r->peak[PEAK_FP32] = fp32 > 0 ? fp32 : NAN;
-        r->peak[PEAK_FP64] = fp64 > 0 ? fp64 : NAN;
+    for (int f = 0; f < PEAK_FORMATS; f++) any |= measured_peak[f] > 0;
+    if (any) {
+        memcpy(r->peak, measured_peak, sizeof r->peak);
         if (asprintf(&r->peak_source, "measured%s%s", measured ? ": " : "", measured ? measured : "") < 0)
             r->peak_source = NULL;
     } else if (i >= 0) {
@@ -131,12 +131,15 @@ static void choose_peaks(struct report *r, const struct report_options *options,
 static int load_device(struct report *r, const struct report_options *options, char *err, size_t err_len) {
     sqlite3_stmt *st =
         report_prepare(r,
-                       "SELECT name, total_bytes, cc_major, cc_minor, peak_fp32, peak_fp64, peak_source,"
-                       " (SELECT count(DISTINCT ordinal) FROM device) FROM device ORDER BY process, ordinal LIMIT 1",
+                       "SELECT name, total_bytes, cc_major, cc_minor, peak_source,"
+                       " (SELECT count(DISTINCT ordinal) FROM device), peak_fp32, peak_fp64, peak_tf32, peak_bf16,"
+                       " peak_fp16, peak_fp8 FROM device ORDER BY process, ordinal LIMIT 1",
                        err, err_len);
-    double fp32 = NAN, fp64 = NAN;
+    static const int columns[] = {PEAK_FP32, PEAK_FP64, PEAK_TF32, PEAK_BF16, PEAK_FP16, PEAK_FP8};
+    double peak[PEAK_FORMATS];
     char *measured = NULL;
     int rc;
+    for (int f = 0; f < PEAK_FORMATS; f++) peak[f] = NAN;
     if (!st) return -1;
     r->device_total_bytes = r->cc_major = r->cc_minor = REPORT_UNKNOWN;
     if ((rc = sqlite3_step(st)) == SQLITE_ROW) {
@@ -144,13 +147,13 @@ static int load_device(struct report *r, const struct report_options *options, c
         r->device_total_bytes = report_column(st, 1);
         r->cc_major = report_column(st, 2);
         r->cc_minor = report_column(st, 3);
-        if (sqlite3_column_type(st, 4) != SQLITE_NULL) fp32 = sqlite3_column_double(st, 4);
-        if (sqlite3_column_type(st, 5) != SQLITE_NULL) fp64 = sqlite3_column_double(st, 5);
-        measured = report_column_text(st, 6);
-        r->devices = report_column(st, 7);
+        measured = report_column_text(st, 4);
+        r->devices = report_column(st, 5);
+        for (int i = 0; i < (int)(sizeof columns / sizeof *columns); i++)
+            if (sqlite3_column_double(st, 6 + i) > 0) peak[columns[i]] = sqlite3_column_double(st, 6 + i);
         rc = sqlite3_step(st);
     }
-    choose_peaks(r, options, fp32, fp64, measured);
+    choose_peaks(r, options, peak, measured);
     free(measured);
     return report_rows_end(r, st, rc, err, err_len);
 }

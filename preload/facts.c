@@ -136,6 +136,11 @@ static int32_t attribute(attribute_fn *f, int which, int ordinal) {
     return f && f(&value, which, ordinal) == 0 ? value : ACCT_NULL_I32;
 }
 
+/* A virtual GPU of before does not fill these in. */
+static double measured(double peak) {
+    return peak > 0 ? peak : (double)NAN;
+}
+
 static void tell_virtual(struct ring_writer *w, struct acct_ev_device *r) {
     typedef int fn(int, struct acct_vgpu_device *);
     fn *ask = (fn *)real_find_quietly("acctVgpuDevice", "cudart");
@@ -147,6 +152,10 @@ static void tell_virtual(struct ring_writer *w, struct acct_ev_device *r) {
     r->clock = v.clock;
     r->peak_fp32 = v.peak_fp32;
     r->peak_fp64 = v.peak_fp64;
+    r->peak_tf32 = measured(v.peak_tf32);
+    r->peak_bf16 = measured(v.peak_bf16);
+    r->peak_fp16 = measured(v.peak_fp16);
+    r->peak_fp8 = measured(v.peak_fp8);
     r->peak_source = ring_text(w, *v.peak_source ? v.peak_source : NULL, strlen(v.peak_source));
 }
 
@@ -161,7 +170,7 @@ static void describe(struct ring_writer *w, struct acct_ev_device *r, int ordina
     r->sm_count = attribute(ask, ATTR_SM_COUNT, ordinal);
     r->clock_khz = attribute(ask, ATTR_CLOCK_RATE, ordinal);
     r->clock = cupti_on() ? ACCT_clock_GPU : ACCT_clock_HOST; /* a virtual GPU says itself what its times are */
-    r->peak_fp32 = r->peak_fp64 = NAN;
+    r->peak_fp32 = r->peak_fp64 = r->peak_tf32 = r->peak_bf16 = r->peak_fp16 = r->peak_fp8 = NAN;
     r->peak_source = ring_text(w, NULL, 0);
     tell_virtual(w, r);
 }

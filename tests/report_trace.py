@@ -32,9 +32,9 @@ class Trace:
         for k, v in kw.items():
             self.db.execute('INSERT OR REPLACE INTO meta VALUES(?, ?)', (k, v))
 
-    def device(self, name, peak_fp32=None, peak_fp64=None, source=None, ordinal=0):
-        self.db.execute('INSERT INTO device(process, ordinal, name, total_bytes, cc_major, cc_minor, clock, peak_fp32, peak_fp64, peak_source) '
-                        "VALUES(1, ?, ?, 85520809984, 9, 0, 'host', ?, ?, ?)", (ordinal, name, peak_fp32, peak_fp64, source))
+    def device(self, name, peak_fp32=None, peak_fp64=None, source=None, ordinal=0, peak_bf16=None):
+        self.db.execute('INSERT INTO device(process, ordinal, name, total_bytes, cc_major, cc_minor, clock, peak_fp32, peak_fp64, peak_source, peak_bf16) '
+                        "VALUES(1, ?, ?, 85520809984, 9, 0, 'host', ?, ?, ?, ?)", (ordinal, name, peak_fp32, peak_fp64, source, peak_bf16))
 
     def op(self, kind='gemm', start=0, end=0, status=0, api=1):
         self.op_id += 1

@@ -241,6 +241,16 @@ def linear(path, D=256, L=6, B=32, seconds=1e-3):
     return t
 
 
+def test_measured_peak_of_each_format(tmp_path):
+    """A step's MFU is by the peak of the format that its products ran in."""
+    t = Trace(tmp_path / 'a.db')
+    t.device('some virtual device', peak_fp32=1e11, peak_bf16=4e10, source='made up')
+    for i in range(3):
+        t.step(i, i * 10**6, (i + 1) * 10**6, [('forward', 'bf16', 10**7, 1)])
+    j = report(t.close())
+    assert j['steps'][1]['mfu'] == pytest.approx(10**7 / 1e-3 / 4e10)
+
+
 def test_6n_of_the_lecture(tmp_path):
     D, L, B = 256, 6, 32
     path = linear(tmp_path / 'a.db', D, L, B).close()

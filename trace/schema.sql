@@ -39,7 +39,8 @@ CREATE TABLE device(
   cc_major INTEGER, cc_minor INTEGER, sm_count INTEGER, clock_khz INTEGER,
   clock TEXT,                      -- gpu | cpu | model | host: where device times come from
   peak_fp32 REAL, peak_fp64 REAL,  -- measured, FLOP/s; NULL: look the device up in include/acct/devices.def
-  peak_source TEXT
+  peak_source TEXT,
+  peak_tf32 REAL, peak_bf16 REAL, peak_fp16 REAL, peak_fp8 REAL
 );
 
 CREATE TABLE stream(               -- streams that the program created; handles may come again after destroyed_ns

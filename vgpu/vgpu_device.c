@@ -59,6 +59,10 @@ int vgpu_device(int ordinal, struct acct_vgpu_device *out) {
     d.struct_bytes = (uint32_t)bytes;
     d.peak_fp32 = peak.fp32;
     d.peak_fp64 = peak.fp64;
+    d.peak_tf32 = peak.tf32;
+    d.peak_bf16 = peak.bf16;
+    d.peak_fp16 = peak.fp16;
+    d.peak_fp8 = peak.fp8;
     snprintf(d.peak_source, sizeof d.peak_source, "%s", peak.source);
     memcpy(out, &d, bytes);
     return 0;

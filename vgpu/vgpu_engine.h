@@ -35,7 +35,7 @@ bool vgpu_env_bytes(const char *name,
                     uint64_t *value); /* a size with suffix K M G T; false: unset or empty, 0 or wrong */
 
 struct vgpu_peak {
-    double fp32, fp64; /* FLOP/s, NaN: not measured */
+    double fp32, fp64, tf32, bf16, fp16, fp8; /* FLOP/s, NaN: not measured */
     char source[192];
 };
 void vgpu_peak_get(struct vgpu_peak *out); /* measures at most once a process, caches on disk */

@@ -1,6 +1,6 @@
-/* The peak of this machine: the most FLOP/s that OpenBLAS reached in large products, with the threads it will use.
- * Measured once a machine and cached; the key holds what changes the figure. */
-#include "vgpu/vgpu_engine.h"
+/* The peaks of this machine: the most FLOP/s that large products reach in each format, with the threads that OpenBLAS
+ * will use. Measured once a machine and cached; the key holds what changes the figures. */
+#include "vgpu/vgpu_blas.h"
 #include "vgpu/vgpu_folder.h"
 
 #include <cblas.h>
@@ -16,7 +16,22 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BUDGET_MS = 800 }; /* for each of the two types */
+/* The formats, in the order in which they are measured and stand in the cache. */
+static const struct format {
+    const char *name;
+    size_t at; /* in struct vgpu_peak */
+    cudaDataType_t type, result;
+    enum vgpu_rounding rounding;
+    int budget_ms;
+} formats[] = {
+    {"fp32", offsetof(struct vgpu_peak, fp32), CUDA_R_32F, CUDA_R_32F, VGPU_ROUND_NONE, 500},
+    {"fp64", offsetof(struct vgpu_peak, fp64), CUDA_R_64F, CUDA_R_64F, VGPU_ROUND_NONE, 200},
+    {"tf32", offsetof(struct vgpu_peak, tf32), CUDA_R_32F, CUDA_R_32F, VGPU_ROUND_TF32, 30},
+    {"bf16", offsetof(struct vgpu_peak, bf16), CUDA_R_16BF, CUDA_R_16BF, VGPU_ROUND_NONE, 30},
+    {"fp16", offsetof(struct vgpu_peak, fp16), CUDA_R_16F, CUDA_R_16F, VGPU_ROUND_NONE, 30},
+    {"fp8", offsetof(struct vgpu_peak, fp8), CUDA_R_8F_E4M3, CUDA_R_16BF, VGPU_ROUND_NONE, 30},
+};
+enum { FORMATS = sizeof formats / sizeof *formats, LARGEST = 1536, N = LARGEST * LARGEST };
 
 static struct vgpu_peak peak;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -27,41 +42,79 @@ static double seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static double *peak_of(struct vgpu_peak *p, const struct format *f) {
+    return (double *)(void *)((char *)p + f->at);
+}
+
+/* Three matrices: A and B filled, with room for any format. NULL: no memory. */
+struct matrices {
+    void *memory, *a, *b, *c;
+};
+
+static struct matrices matrices(cudaDataType_t type) {
+    const size_t room = N * sizeof(double);
+    char *m = malloc(3 * room);
+    for (int64_t i = 0; m && i < N; i++) {
+        vgpu_store(type, m, i, (double)(i % 17) - 8);
+        vgpu_store(type, m + room, i, (double)(i % 13) - 6);
+    }
+    return m ? (struct matrices){m, m, m + room, m + 2 * room} : (struct matrices){0};
+}
+
 /* One product of n × n matrices in FLOP/s, by the wall clock: what a program can get. (Processor time, tempting on a
  * busy machine, is not to be trusted in a virtual one: a product seemed to run at 1.8 times what the processor can do.)
  */
-static double product(bool doubles, int n, const void *a, const void *b, void *c) {
+static double product(const struct format *f, int n, const struct matrices *m) {
     double start = seconds();
-    if (doubles)
-        cblas_dgemm(CblasColMajor, CblasNoTrans, CblasTrans, n, n, n, 1, a, n, b, n, 0, c, n);
+    if (f->type == CUDA_R_64F)
+        cblas_dgemm(CblasColMajor, CblasNoTrans, CblasTrans, n, n, n, 1, m->a, n, m->b, n, 0, m->c, n);
     else
-        cblas_sgemm(CblasColMajor, CblasNoTrans, CblasTrans, n, n, n, 1, a, n, b, n, 0, c, n);
+        cblas_sgemm(CblasColMajor, CblasNoTrans, CblasTrans, n, n, n, 1, m->a, n, m->b, n, 0, m->c, n);
     return 2.0 * n * n * n / (seconds() - start);
 }
 
 /* The best of many short products: some of them have the processors to themselves, be the machine ever so busy. */
-static double best_of(bool doubles) {
-    static const int sizes[] = {512, 768, 1024, 1536};
-    const double patience = 0.2; /* seconds for one product: on a slow machine the larger ones are left out */
-    enum { LARGEST = 1536, N = LARGEST * LARGEST };
-    size_t element = doubles ? sizeof(double) : sizeof(float);
-    char *memory = malloc(3 * N * element);
-    double best = 0, end = seconds() + BUDGET_MS * 1e-3;
-    if (!memory) return NAN;
-    for (size_t i = 0; i < 2 * N; i++)
-        if (doubles)
-            ((double *)(void *)memory)[i] = (double)(i % 17) - 8;
-        else
-            ((float *)(void *)memory)[i] = (float)(i % 17) - 8;
+static double best_product(const struct format *f) {
+    static const int sizes[] = {512, 768, 1024, LARGEST};
+    struct matrices m = matrices(f->type);
+    double best = 0, budget = f->budget_ms * 1e-3, end = seconds() + budget;
+    double patience = budget / 4; /* for one product: on a slow machine the larger ones are left out */
+    if (!m.memory) return NAN;
     for (int round = 0; round < 2 || seconds() < end; round++) {
         int n = sizes[round % 4];
         if (best > 0 && 2.0 * n * n * n > patience * best) n = sizes[0];
-        double rate = product(doubles, n, memory, memory + N * element, memory + 2 * N * element);
+        double rate = product(f, n, &m);
         if (round && rate > best) /* the first one wakes threads and touches pages */
             best = rate;
     }
-    free(memory);
+    free(m.memory);
     return best;
+}
+
+/* Seconds that it takes to make A and B fp32, and C the result's format, at the best of some tries. */
+static double best_conversion(const struct format *f) {
+    struct matrices m = matrices(f->type);
+    double best = NAN, end = seconds() + f->budget_ms * 1e-3;
+    for (int round = 0; m.memory && (round < 3 || seconds() < end); round++) {
+        double start = seconds();
+        float *a = vgpu_widened(f->type, f->rounding, m.a, LARGEST, LARGEST, LARGEST);
+        float *b = vgpu_widened(f->type, f->rounding, m.b, LARGEST, LARGEST, LARGEST);
+        if (a && b && f->result != CUDA_R_32F) vgpu_narrowed(f->result, a, m.c, LARGEST, LARGEST, LARGEST);
+        double took = a && b ? seconds() - start : NAN;
+        vgpu_scratch_give(a);
+        vgpu_scratch_give(b);
+        if (round) best = fmin(best, took); /* NaN counts for nothing */
+    }
+    free(m.memory);
+    return best;
+}
+
+/* A product in a small format is one in fp32 with conversions before and behind it (vgpu_blas_gemm.c). The two are
+ * measured apart: conversions are short enough to be timed undisturbed, and no format seems slower than another only
+ * because the machine was busier. */
+static double with_conversion(const struct format *f, double fp32) {
+    const double flops = 2.0 * LARGEST * LARGEST * LARGEST;
+    return flops / (flops / fp32 + best_conversion(f));
 }
 
 /* ---- the cache ---- */
@@ -95,7 +148,7 @@ static uint64_t cache_key(int threads) {
     static char cpu[6000], all[8192]; /* in find_peak, which runs once: the program's stack may be small */
     const char *type = getenv("OPENBLAS_CORETYPE");
     cpu_text(cpu, sizeof cpu);
-    snprintf(all, sizeof all, "2\n%s\n%d cores\n%s\n%s\n%s\n%d threads", cpu, vgpu_cores(), openblas_get_config(),
+    snprintf(all, sizeof all, "3\n%s\n%d cores\n%s\n%s\n%s\n%d threads", cpu, vgpu_cores(), openblas_get_config(),
              openblas_get_corename(), type ? type : "", threads);
     return hash(all);
 }
@@ -104,21 +157,35 @@ static bool plausible(double v) {
     return v > 1e6 && v < 1e18;
 }
 
+static bool all_plausible(struct vgpu_peak *p) {
+    for (int i = 0; i < FORMATS; i++)
+        if (!plausible(*peak_of(p, &formats[i]))) return false;
+    return true;
+}
+
+/* One line: acct peak 2 fp32 1.2e+11 fp64 … end */
 static bool read_cache(const char *path, struct vgpu_peak *p) {
-    char end[8] = "";
+    char name[16] = "";
+    int version = 0;
     FILE *f = fopen(path, "re");
     if (!f) return false;
-    int n = fscanf(f, "acct peak 1 fp32 %lf fp64 %lf %7s", &p->fp32, &p->fp64, end);
+    bool good = fscanf(f, "acct peak %d", &version) == 1 && version == 2;
+    for (int i = 0; good && i < FORMATS; i++)
+        good = fscanf(f, "%15s %lf", name, peak_of(p, &formats[i])) == 2 && !strcmp(name, formats[i].name);
+    good = good && fscanf(f, "%15s", name) == 1 && !strcmp(name, "end");
     fclose(f);
-    return n == 3 && !strcmp(end, "end") && plausible(p->fp32) && plausible(p->fp64);
+    return good && all_plausible(p);
 }
 
 /* Written beside and renamed, so that no reader sees half a file. Failure is no matter: it is measured again. */
-static void write_cache(const char *path, const struct vgpu_peak *p) {
+static void write_cache(const char *path, struct vgpu_peak *p) {
     static char beside[4200];
-    char text[128];
+    char text[256];
     snprintf(beside, sizeof beside, "%s.%d", path, (int)getpid());
-    int n = snprintf(text, sizeof text, "acct peak 1 fp32 %.6e fp64 %.6e end\n", p->fp32, p->fp64);
+    int n = snprintf(text, sizeof text, "acct peak 2");
+    for (int i = 0; i < FORMATS; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, " %s %.6e", formats[i].name, *peak_of(p, &formats[i]));
+    n += snprintf(text + n, sizeof text - (size_t)n, " end\n");
     int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) return;
     bool good = write(fd, text, (size_t)n) == n;
@@ -134,16 +201,19 @@ static bool given(struct vgpu_peak *p) {
         vgpu_say("ACCT_VGPU_PEAK=%s is not a peak in FLOP/s: measuring it", text);
         return false;
     }
+    for (int i = 0; i < FORMATS; i++) *peak_of(p, &formats[i]) = NAN;
     p->fp32 = v;
-    p->fp64 = NAN;
     snprintf(p->source, sizeof p->source, "given by ACCT_VGPU_PEAK");
     return true;
 }
 
 static void *measure(void *unused) {
     vgpu_blas_enter();
-    peak.fp32 = best_of(false);
-    peak.fp64 = best_of(true);
+    for (int i = 0; i < FORMATS; i++) {
+        const struct format *f = &formats[i];
+        bool plain = f->type == CUDA_R_64F || (f->type == CUDA_R_32F && f->rounding == VGPU_ROUND_NONE);
+        *peak_of(&peak, f) = plain ? best_product(f) : with_conversion(f, peak.fp32);
+    }
     vgpu_blas_leave();
     return unused;
 }
@@ -172,7 +242,7 @@ static void find_peak(void) {
              openblas_get_corename(), threads);
     if (cache && read_cache(path, &peak)) return;
     measure_apart();
-    if (cache && plausible(peak.fp32) && plausible(peak.fp64)) write_cache(path, &peak);
+    if (cache && all_plausible(&peak)) write_cache(path, &peak);
 }
 
 void vgpu_peak_get(struct vgpu_peak *out) {

@@ -16,6 +16,10 @@ struct acct_vgpu_device {
     double peak_fp64;      /* FLOP/s, measured on this machine or NaN */
     char profile[64];      /* "cpu", "h100-sxm", … */
     char peak_source[192]; /* how the peaks were had, one line; "" unknown */
+    double peak_tf32;      /* of products in these formats, likewise; fp32 sums */
+    double peak_bf16;
+    double peak_fp16;
+    double peak_fp8;
 };
 
 /* Fills *out for device `ordinal`. 0, or -1 if there is no such device. Any thread. May take a second when the peak of

@@ -157,17 +157,25 @@ static int describe(void) {
     if (p.totalGlobalMem != total || available != total || p.major != major ||
         cudaSetDevice(1) != cudaErrorInvalidDevice)
         return 1;
-    printf("{\"name\":\"%s\",\"profile\":\"%s\",\"clock\":%u,\"fp32\":%.6e,\"fp64\":%.6e,\"source\":\"%s\",\"total\":%"
+    printf("{\"name\":\"%s\",\"profile\":\"%s\",\"clock\":%u,\"fp32\":%.6e,\"fp64\":%.6e,\"tf32\":%.6e,\"bf16\":%.6e,"
+           "\"fp16\":%.6e,\"fp8\":%.6e,\"source\":\"%s\",\"total\":%"
            "zu,\"count\":%d,"
            "\"major\":%d,\"sms\":%d,\"error\":\"%s\",\"text\":\"%s\",\"visible\":%d}\n",
-           p.name, device.profile, device.clock, device.peak_fp32, device.peak_fp64, device.peak_source, total, count,
-           major, p.multiProcessorCount, cudaGetErrorName(cudaErrorMemoryAllocation),
-           cudaGetErrorString(cudaErrorMemoryAllocation), dlsym(RTLD_DEFAULT, "cblas_sgemm") != NULL);
+           p.name, device.profile, device.clock, device.peak_fp32, device.peak_fp64, device.peak_tf32, device.peak_bf16,
+           device.peak_fp16, device.peak_fp8, device.peak_source, total, count, major, p.multiProcessorCount,
+           cudaGetErrorName(cudaErrorMemoryAllocation), cudaGetErrorString(cudaErrorMemoryAllocation),
+           dlsym(RTLD_DEFAULT, "cblas_sgemm") != NULL);
     return 7;
 }
 
-/* GFLOP/s of the best of some products, for comparison with the peak. */
-static int rate(void) {
+static void product_bf16(void) {
+    const float one = 1, zero = 0;
+    CHECK(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, N, N, N, &one, matrix, CUDA_R_16BF, N, matrix, CUDA_R_16BF, N,
+                       &zero, matrix, CUDA_R_16BF, N, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+}
+
+/* FLOP/s of the best of some products, for comparison with the peak. */
+static int rate_of(void (*multiply)(void)) {
     double best = 0;
     cudaEvent_t a, b;
     begin();
@@ -176,7 +184,7 @@ static int rate(void) {
     for (int i = 0; i < 30; i++) {
         float ms;
         CHECK(cudaEventRecord(a, 0));
-        product();
+        multiply();
         CHECK(cudaEventRecord(b, 0));
         CHECK(cudaEventSynchronize(b));
         CHECK(cudaEventElapsedTime(&ms, a, b));
@@ -185,6 +193,14 @@ static int rate(void) {
     }
     printf("%.6e\n", best);
     return 7;
+}
+
+static int rate(void) {
+    return rate_of(product);
+}
+
+static int rate_bf16(void) {
+    return rate_of(product_bf16);
 }
 
 static const struct {
@@ -202,6 +218,7 @@ static const struct {
     {"fault", fault},
     {"describe", describe},
     {"rate", rate},
+    {"rate-bf16", rate_bf16},
 };
 
 int main(int argc, char **argv) {

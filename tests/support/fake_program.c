@@ -228,6 +228,7 @@ static void facts(void) {
         d->peak_fp32 = 1.5e12;
         d->peak_fp64 = (double)NAN;
         d->peak_source = ring_text(w, NULL, 0);
+        d->peak_tf32 = d->peak_bf16 = d->peak_fp16 = d->peak_fp8 = (double)NAN;
     }
     ring_commit(w);
 }
