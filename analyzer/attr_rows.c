@@ -115,10 +115,10 @@ static void add_cost(struct rows *r, struct row *row, const struct cost *c, cons
         return;
     }
     struct at_cost *sum = &r->cost[row->cost];
-    sum->flops = cost_add(sum->flops, c->flops);
-    sum->integer_ops = cost_add(sum->integer_ops, c->integer_ops);
-    sum->bytes_read = cost_add(sum->bytes_read, c->bytes_read);
-    sum->bytes_written = cost_add(sum->bytes_written, c->bytes_written);
+    sum->flops = cost_amount_add(sum->flops, c->flops);
+    sum->integer_ops = cost_amount_add(sum->integer_ops, c->integer_ops);
+    sum->bytes_read = cost_amount_add(sum->bytes_read, c->bytes_read);
+    sum->bytes_written = cost_amount_add(sum->bytes_written, c->bytes_written);
     if ((int)c->grade > sum->grade) sum->grade = (int8_t)c->grade;
 }
 

@@ -79,7 +79,7 @@ static int64_t rows_of(const struct at_trace *t, int32_t e) {
         if (at_slot_of(t, a) == AT_SLOT_B) b_weight |= weight;
     }
     if (a_weight == b_weight || ev->k < 0 || ev->m < 0 || ev->n < 0) return ACCT_NULL_I64;
-    return cost_count((__int128)(a_weight ? ev->n : ev->m) * ev->batch);
+    return cost_amount((__int128)(a_weight ? ev->n : ev->m) * ev->batch);
 }
 
 struct token_count {
@@ -90,7 +90,7 @@ struct token_count {
 static void count_tokens(const struct at_trace *t, int32_t e, struct token_count *c) {
     const struct at_event *ev = &t->event[e];
     if (ev->kind != AT_GEMM || ev->phase != AT_FORWARD || t->weight_read[e] < 0 || ev->micro_batch < c->next) return;
-    c->sum = ev->micro_batch == c->next ? cost_add(c->sum, rows_of(t, e)) : ACCT_NULL_I64;
+    c->sum = ev->micro_batch == c->next ? cost_amount_add(c->sum, rows_of(t, e)) : ACCT_NULL_I64;
     c->next = ev->micro_batch + 1;
 }
 

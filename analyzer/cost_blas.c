@@ -193,7 +193,7 @@ static uint32_t type_of(const struct cost_blas *b, const char *slot) {
 static struct cost_operand *put(const struct cost_blas *b, struct cost *c, const struct place *p, enum cost_mode mode) {
     int64_t copies = b->batch > 1 && p->stride == 0 ? 1 : b->batch;
     uint32_t type = type_of(b, p->slot);
-    cost_book(c, mode, cost_bytes(cost_count(p->elements * copies), type));
+    cost_book(c, mode, cost_bytes(cost_amount(p->elements * copies), type));
     if (b->pointer_array) return NULL;
     return cost_operand_add(c, p->slot, p->address, cost_extent(p->rows, p->columns, p->ld, b->batch, p->stride, type),
                             mode);
@@ -225,7 +225,7 @@ static struct cost_operand *put_matrix(const struct cost_blas *b, struct cost *c
     if (form == TRIANGLE || form == PACKED) p.elements = (wide)rows * (rows + 1) / 2;
     if (form == PACKED) {
         p.columns = 1;
-        p.rows = cost_count(p.elements) == COST_UNKNOWN ? 0 : (int64_t)p.elements;
+        p.rows = cost_amount(p.elements) == COST_UNKNOWN ? 0 : (int64_t)p.elements;
     }
     return put(b, c, &p, mode);
 }
@@ -386,7 +386,7 @@ void cost_of_blas(const struct cost_blas *b, struct cost *out) {
     if (is_empty(b, r->shape)) return;
     wide f = r->flops(b);
     if (f >= 0 && f <= INT64_MAX) f *= (wide)b->batch * (cost_is_complex(b->type) ? 4 : 1);
-    out->flops = cost_count(f);
+    out->flops = cost_amount(f);
     if (out->flops == COST_UNKNOWN) out->grade = COST_UNCOUNTED;
     int scales = (b->alpha == ACCT_scalar_DEVICE) && r->shape > V_XY_RES && r->shape < MM_ADD;
     if (scales && out->grade == COST_EXACT) out->grade = COST_BOUND;

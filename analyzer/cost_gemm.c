@@ -13,7 +13,7 @@ static int is_integer(const struct cost_gemm *g) {
 
 static int64_t matrix_bytes(int64_t rows, int64_t columns, int64_t batch, int64_t stride, uint32_t type) {
     if (stride == 0) batch = 1; /* the same matrix for every product */
-    return cost_bytes(cost_count((__int128)cost_count((__int128)rows * columns) * batch), type);
+    return cost_bytes(cost_amount((__int128)cost_amount((__int128)rows * columns) * batch), type);
 }
 
 struct factor {
@@ -124,8 +124,8 @@ static int64_t scale_bytes(uint32_t mode, int64_t outer, int64_t inner, int64_t 
     default:
         return COST_UNKNOWN;
     }
-    int64_t one = cost_count(n);
-    return one == COST_UNKNOWN ? one : cost_count((__int128)one * batch);
+    int64_t one = cost_amount(n);
+    return one == COST_UNKNOWN ? one : cost_amount((__int128)one * batch);
 }
 
 /* A factor whose matrix is not read is not, either. */
@@ -147,7 +147,7 @@ static void add_scales(const struct cost_gemm *g, int reads_factors, struct cost
 
 /* Multiplies what may be unknown; a product beyond int64 (damaged sizes) is unknown. */
 static int64_t times(int64_t a, int64_t b) {
-    return a == COST_UNKNOWN || b == COST_UNKNOWN ? COST_UNKNOWN : cost_count((__int128)a * b);
+    return a == COST_UNKNOWN || b == COST_UNKNOWN ? COST_UNKNOWN : cost_amount((__int128)a * b);
 }
 
 static void count_product(const struct cost_gemm *g, struct cost *out) {
@@ -185,7 +185,7 @@ void cost_of_gemm(const struct cost_gemm *g, struct cost *out) {
 static int64_t pitched_extent(int64_t bytes, int64_t width, int64_t height, int64_t pitch) {
     if (width == ACCT_NULL_I64 || height == ACCT_NULL_I64 || pitch == ACCT_NULL_I64) return bytes;
     if (width <= 0 || height <= 0) return 0;
-    return cost_count((__int128)(height - 1) * pitch + width);
+    return cost_amount((__int128)(height - 1) * pitch + width);
 }
 
 void cost_of_copy(const struct cost_copy *c, struct cost *out) {

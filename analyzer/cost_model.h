@@ -120,8 +120,8 @@ int64_t cost_type_bits(uint32_t type); /* 0 if not known */
 int cost_is_complex(uint32_t type);
 int64_t cost_bytes(int64_t elements, uint32_t type); /* COST_UNKNOWN if the type is, or beyond int64 */
 int64_t cost_extent(int64_t rows, int64_t columns, int64_t ld, int64_t batch, int64_t stride, uint32_t type);
-int64_t cost_count(__int128 flops);     /* COST_UNKNOWN if it does not fit */
-int64_t cost_add(int64_t a, int64_t b); /* unknown if one is */
+int64_t cost_amount(__int128 flops);           /* COST_UNKNOWN if it does not fit */
+int64_t cost_amount_add(int64_t a, int64_t b); /* unknown if one is */
 struct cost_operand *cost_operand_add(struct cost *c, const char *slot, uint64_t address, int64_t bytes,
                                       enum cost_mode mode);
 /* How a result is used under a factor beta (0: the routine has none, it is overwritten); C's bytes are added to the

@@ -55,19 +55,19 @@ int cost_is_complex(uint32_t type) {
     return type == ACCT_dtype_COMPLEX32 || type == ACCT_dtype_COMPLEX64 || type == ACCT_dtype_COMPLEX128;
 }
 
-int64_t cost_count(__int128 flops) {
+int64_t cost_amount(__int128 flops) {
     return flops < 0 || flops > INT64_MAX ? COST_UNKNOWN : (int64_t)flops;
 }
 
-int64_t cost_add(int64_t a, int64_t b) {
+int64_t cost_amount_add(int64_t a, int64_t b) {
     if (a == COST_UNKNOWN || b == COST_UNKNOWN) return COST_UNKNOWN;
-    return cost_count((__int128)a + b);
+    return cost_amount((__int128)a + b);
 }
 
 int64_t cost_bytes(int64_t elements, uint32_t type) {
     int64_t bits = cost_type_bits(type);
     if (!bits || elements == COST_UNKNOWN) return COST_UNKNOWN;
-    return cost_count(((__int128)elements * bits + 7) / 8);
+    return cost_amount(((__int128)elements * bits + 7) / 8);
 }
 
 /* Bytes from the first element to the end of the last one of `batch` column-major matrices. A negative increment of a
@@ -77,8 +77,8 @@ int64_t cost_extent(int64_t rows, int64_t columns, int64_t ld, int64_t batch, in
     if (ld == ACCT_NULL_I64) ld = rows;
     if (batch > 1 && stride == ACCT_NULL_I64) return COST_UNKNOWN;
     __int128 column_step = ld < 0 ? -(__int128)ld : ld, matrix_step = stride < 0 ? -(__int128)stride : stride;
-    int64_t elements = cost_add(cost_count((columns - 1) * column_step), rows);
-    if (batch > 1) elements = cost_add(elements, cost_count((batch - 1) * matrix_step));
+    int64_t elements = cost_amount_add(cost_amount((columns - 1) * column_step), rows);
+    if (batch > 1) elements = cost_amount_add(elements, cost_amount((batch - 1) * matrix_step));
     return cost_bytes(elements, type);
 }
 
@@ -96,8 +96,8 @@ enum cost_mode cost_result_mode(uint32_t beta) {
 }
 
 void cost_book(struct cost *c, enum cost_mode mode, int64_t bytes) {
-    if (mode != COST_W) c->bytes_read = cost_add(c->bytes_read, bytes);
-    if (mode != COST_R) c->bytes_written = cost_add(c->bytes_written, bytes);
+    if (mode != COST_W) c->bytes_read = cost_amount_add(c->bytes_read, bytes);
+    if (mode != COST_R) c->bytes_written = cost_amount_add(c->bytes_written, bytes);
     if (mode == COST_EITHER && c->grade == COST_EXACT) c->grade = COST_BOUND;
 }
 
