@@ -48,7 +48,7 @@ BREACHES = {
     'sqlite through a header': ({'trace/ring.h': '#include "store.h"\n'}, 'preload/a.c: reaches sqlite3.h through trace/store.h'),
     'llvm in cupti': ({'cupti/c.c': '#include <llvm-c/Core.h>\n'}, 'reaches llvm-c/Core.h'),
     'analyzer includes vgpu': ({'analyzer/x.c': '# include "../vgpu/v.h"\n', 'vgpu/v.h': ''}, 'analyzer/ may not include vgpu/v.h'),
-    'sample_app included': ({'tests/x.c': '#include "sample_app/m.h"\n', 'sample_app/m.h': ''}, 'tests/ may not include sample_app/m.h'),
+    'sample_app included': ({'analyzer/x.c': '#include "sample_app/m.h"\n', 'sample_app/m.h': ''}, 'analyzer/ may not include sample_app/m.h'),
     'sample_app uses the ring': ({'sample_app/s.c': '#include "trace/ring.h"\n'}, 'sample_app/ may not include trace/ring.h'),
     'sample_app and a library': ({'sample_app/s.c': '#include <zstd.h>\n'}, 'not zstd.h'),
     'public header': ({'include/acct/p.h': '#include "trace/ring.h"\n'}, 'include/ may not include trace/ring.h'),
