@@ -218,13 +218,13 @@ static enum walk attempt(struct cost_run *x, struct state *s, const struct loop 
     return r;
 }
 
-/* At arrivals 2, 4, 8 …; again from the start when it was worth it. */
+/* At arrivals 4, 8, 16 …, short loops being cheaper to walk; again from the start when it was worth it. */
 enum walk cost_arrive(struct cost_run *x, struct state *s, const struct loop *loop, bool again) {
     struct history *h = history_of(x, s->depth, loop->header);
     if (!h) return WALK_LIMIT;
     if (!again) h->arrivals = 0;
     h->arrivals++;
-    bool tries = h->arrivals > 1 && !(h->arrivals & (h->arrivals - 1)) && h->before;
+    bool tries = h->arrivals > 2 && !(h->arrivals & (h->arrivals - 1)) && h->before;
     if (tries) {
         int32_t place = (int32_t)(h - x->history);
         enum walk r = attempt(x, s, loop, h->before);
@@ -234,7 +234,7 @@ enum walk cost_arrive(struct cost_run *x, struct state *s, const struct loop *lo
     }
     cost_state_free(h->before);
     h->before = NULL;
-    if (!(h->arrivals & (h->arrivals + 1))) {
+    if (h->arrivals > 2 && !(h->arrivals & (h->arrivals + 1))) {
         h->before = cost_state_copy(x, s);
         if (!h->before) return WALK_LIMIT;
     }

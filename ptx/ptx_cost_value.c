@@ -109,45 +109,52 @@ static wide gcd(wide a, wide b) {
     return a;
 }
 
-/* Takes what is a multiple of d out of r, into q. */
+static wide floor_div(wide a, wide b) { /* b > 0 */
+    wide q = a / b;
+    return q - (a % b < 0);
+}
+
+static wide magnitude(wide a) {
+    return a < 0 ? -a : a;
+}
+
+/* Takes what is a multiple of d out of r, into q; factors are left between -d/2 and d/2, so that r spans little. */
 static void take_multiples(struct sum *r, wide d, struct sum *q) {
-    wide rest = r->c % d;
-    if (rest < 0) rest += d;
-    q->c += (r->c - rest) / d;
-    r->c = rest;
+    wide many = floor_div(r->c, d);
+    q->c += many;
+    r->c -= many * d;
     EACH_DIM(r->dims, k) {
-        rest = r->f[k] % d;
-        if (rest < 0) rest += d;
-        wide f = (q->dims >> k & 1 ? q->f[k] : 0) + (r->f[k] - rest) / d;
+        many = floor_div(r->f[k] + d / 2, d);
+        wide f = (q->dims >> k & 1 ? q->f[k] : 0) + many;
         q->f[k] = f;
         q->dims = (uint16_t)(f ? q->dims | 1u << k : q->dims & ~(1u << k));
-        r->f[k] = rest;
-        if (!rest) r->dims = (uint16_t)(r->dims & ~(1u << k));
+        r->f[k] -= many * d;
+        if (!r->f[k]) r->dims = (uint16_t)(r->dims & ~(1u << k));
     }
 }
 
-/* ⌊(G·a + b) / d⌋ = ⌊a / (d/G)⌋ if 0 ≤ b < G and G divides d: the small terms b go. */
+/* ⌊(G·a + b) / d⌋ = ⌊(a + ⌊b/G⌋) / (d/G)⌋ if G divides d: small terms b whose ⌊b/G⌋ is constant go. */
 static bool drop_small(const struct cost_run *x, struct sum *r, wide *d) {
     uint8_t order[COST_DIMS];
     int count = 0;
     EACH_DIM(r->dims, k) {
         int at = count++;
-        for (; at && r->f[order[at - 1]] < r->f[k]; at--) order[at] = order[at - 1];
+        for (; at && magnitude(r->f[order[at - 1]]) < magnitude(r->f[k]); at--) order[at] = order[at - 1];
         order[at] = (uint8_t)k;
     }
     for (int large = count; large; large--) {
-        wide g = *d, small = 0;
-        for (int n = 0; n < count; n++) {
-            if (n < large)
-                g = gcd(g, r->f[order[n]]);
-            else
-                small += r->f[order[n]] * (x->n[order[n]] - 1);
+        wide g = *d, lo, hi;
+        struct sum small = *r;
+        for (int n = 0; n < large; n++) {
+            g = gcd(g, magnitude(r->f[order[n]]));
+            small.dims = (uint16_t)(small.dims & ~(1u << order[n]));
         }
-        wide c = r->c % g;
-        if (g == 1 || small + c >= g) continue;
-        for (int n = large; n < count; n++) r->dims = (uint16_t)(r->dims & ~(1u << order[n]));
+        cost_range(x, &small, &lo, &hi);
+        wide c = floor_div(lo, g);
+        if (g == 1 || c != floor_div(hi, g)) continue;
+        r->dims = (uint16_t)(r->dims & ~small.dims);
         for (int n = 0; n < large; n++) r->f[order[n]] /= g;
-        r->c = (r->c - c) / g;
+        r->c = c;
         *d /= g;
         return true;
     }
@@ -155,12 +162,12 @@ static bool drop_small(const struct cost_run *x, struct sum *r, wide *d) {
 }
 
 /* A division by a constant that the compiler wrote as a product and a shift: ⌊g·v / d⌋ = ⌊v / e⌋ where e = ⌈d/g⌉ and
- * (g·e − d) · max v < d. */
+ * (g·e − d) · max v < d, for v ≥ 0. */
 static bool undo_reciprocal(const struct cost_run *x, struct sum *r, wide *d) {
     wide g = r->c, lo, hi;
-    EACH_DIM(r->dims, k) g = gcd(g, r->f[k]);
+    EACH_DIM(r->dims, k) g = gcd(g, magnitude(r->f[k]));
     cost_range(x, r, &lo, &hi);
-    if (g < 2) return false;
+    if (g < 2 || lo < 0) return false;
     wide e = (*d + g - 1) / g, over = g * e - *d;
     if (over && hi / g >= (*d + over - 1) / over) return false;
     r->c /= g;
@@ -172,11 +179,12 @@ static bool undo_reciprocal(const struct cost_run *x, struct sum *r, wide *d) {
 static struct wish how_to_split(const struct cost_run *x, const struct sum *r, wide d) {
     int dim = -1;
     wide most = 0;
-    EACH_DIM(r->dims, k) if (dim < 0 || r->f[k] * (x->n[k] - 1) > most) {
+    EACH_DIM(r->dims, k) if (dim < 0 || magnitude(r->f[k]) * (x->n[k] - 1) > most) {
         dim = (int)k;
-        most = r->f[k] * (x->n[k] - 1);
+        most = magnitude(r->f[k]) * (x->n[k] - 1);
     }
-    wide period = d / gcd(r->f[dim], d), at = (d - r->c + r->f[dim] - 1) / r->f[dim];
+    wide f = r->f[dim], period = d / gcd(magnitude(f), d);
+    wide at = f > 0 ? (d - r->c + f - 1) / f : r->c / -f + 1; /* where it leaves [0, d) */
     int64_t n = x->n[dim];
     bool room = x->used != (1u << COST_DIMS) - 1;
     if (room && period < n && period > 1 && !(x->counters >> dim & 1)) {
@@ -194,7 +202,11 @@ bool cost_floor(const struct cost_run *x, const struct sum *e, wide d, struct su
         wide lo, hi;
         take_multiples(&r, d, q);
         cost_range(x, &r, &lo, &hi);
-        if (hi < d) return true;
+        wide c = floor_div(lo, d);
+        if (c == floor_div(hi, d)) {
+            q->c += c;
+            return true;
+        }
         if (!drop_small(x, &r, &d) && !undo_reciprocal(x, &r, &d)) break;
     }
     *w = how_to_split(x, &r, d);
@@ -215,11 +227,6 @@ bool cost_as(const struct cost_run *x, const struct val *v, bool is_signed, unsi
 }
 
 /* ---- signs ---- */
-static wide floor_div(wide a, wide b) { /* b > 0 */
-    wide q = a / b;
-    return q - (a % b < 0);
-}
-
 /* The coordinate that moves e most, and where e without it lies. */
 static int strongest(const struct cost_run *x, const struct sum *e, wide *lo, wide *hi) {
     int dim = -1;

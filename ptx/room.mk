@@ -54,3 +54,9 @@ $(BUILD)/tests/cost/bench_jit_kernels.ptx: bench/bench_jit_kernels.cu
 UNIT_test_ptx_cost_sweep = $(PTX_OBJ) | $(COST_PTX) $(ACCESS_PTX) $(ACCESS_PTX_G)
 LIBS_test_ptx_cost_sweep = $(PTX_LIBS)
 TEST_PROGRAMS += $(COST_PTX)
+
+BENCHES += $(BUILD)/bench/bench_cost
+$(BUILD)/bench/bench_cost: $(call objs,bench/bench_cost.c) $(PTX_OBJ) | $(COST_PTX)
+	@mkdir -p $(@D)
+	$(SAY) "  LD $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(PTX_LIBS)

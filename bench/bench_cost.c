@@ -1,0 +1,123 @@
+/* The cost model: launches priced a second, cold (nothing kept from one to the next), for the sample app's kernels at
+ * the sizes of GPT-2, and for sizes that grow: what a launch costs to price should not depend on how many threads it
+ * has. */
+#include "ptx/ptx_cost.h"
+
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct launch {
+    const char *kernel; /* a part of its mangled name */
+    uint32_t grid[2], block[2];
+    const char *args; /* p pointer, 0 null, f float, a number: an integer */
+};
+#define ROWS 8192 /* B·T */
+static const struct launch launches[] = {
+    {"init_normal_kernelIf", {153601, 1}, {256, 1}, "p 39321601 f 7"},
+    {"fill_kernelIf", {153601, 1}, {256, 1}, "p 39321601 f"},
+    {"embed_kernelIf", {ROWS, 1}, {256, 1}, "p p p p 1024 768"},
+    {"embed_positions_backward_kernelIf", {3072, 1}, {256, 1}, "p p 8 786432"},
+    {"embed_tokens_backward_kernelIf", {50257, 3}, {256, 1}, "p p p 8192 768"},
+    {"16layernorm_kernelIf", {ROWS / 8, 1}, {256, 1}, "p p p p p p 8192 768"},
+    {"layernorm_backward_kernelIf", {ROWS / 8, 1}, {256, 1}, "p p p p p p 8192 768"},
+    {"layernorm_weights_backward_kernelIf", {24, 1}, {32, 16}, "p p p p p p 8192 768"},
+    {"bias_backward_kernelIf", {72, 1}, {32, 16}, "p p 8192 2304"},
+    {"18split_heads_kernelIf", {ROWS, 1}, {256, 1}, "p p p p 1024 12 64"},
+    {"split_heads_backward_kernelIf", {ROWS, 1}, {256, 1}, "p p p p 1024 12 64"},
+    {"17join_heads_kernelIf", {ROWS, 1}, {256, 1}, "p p 1024 12 64"},
+    {"join_heads_backward_kernelIf", {ROWS, 1}, {256, 1}, "p p 1024 12 64"},
+    {"21causal_softmax_kernelIf", {12 * ROWS / 8, 1}, {256, 1}, "p 98304 1024 f"},
+    {"causal_softmax_backward_kernelIf", {12 * ROWS / 8, 1}, {256, 1}, "p p 98304 1024 f"},
+    {"add_bias_kernelIf", {ROWS, 1}, {256, 1}, "p p 3072"},
+    {"residual_kernelIf", {24576, 1}, {256, 1}, "p p p 6291456"},
+    {"11gelu_kernelIf", {98304, 1}, {256, 1}, "p p 25165824"},
+    {"gelu_backward_kernelIf", {98304, 1}, {256, 1}, "p p 25165824"},
+    {"cross_entropy_kernelIf", {ROWS, 1}, {256, 1}, "p p p p 50257 f"},
+    {"mean_kernel", {1, 1}, {256, 1}, "p p 8192"},
+    /* the same, a thousand times as large */
+    {"residual_kernelIf", {4000000, 1}, {256, 1}, "p p p 1023999900"},
+    {"11gelu_kernelIf", {4000000, 1}, {256, 1}, "p p 1023999999"},
+    {"16layernorm_kernelIf", {1250000, 1}, {256, 1}, "p p p p p p 9999999 1600"},
+    {"21causal_softmax_kernelIf", {25 * ROWS / 8, 8}, {256, 1}, "p 204800 8192 f"},
+};
+
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static struct ptx_module *open_ptx(void) {
+    char self[PATH_MAX] = "", path[PATH_MAX + 64];
+    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) return NULL;
+    snprintf(path, sizeof path, "%s/../tests/cost/gpt_kernels.ptx", dirname(self));
+    FILE *f = fopen(path, "rb");
+    char *text = malloc(16 << 20);
+    struct ptx_module *m = NULL;
+    struct ptx_error e = {.text = "cannot be read"};
+    if (!f || !text || ptx_parse(text, fread(text, 1, 16 << 20, f), &m, &e)) fprintf(stderr, "%s: %s\n", path, e.text);
+    if (f) fclose(f);
+    free(text);
+    return m;
+}
+
+static const struct ptx_function *find(const struct ptx_module *m, const char *part) {
+    for (int32_t k = 0; k < m->function_count; k++)
+        if (m->functions[k].entry && strstr(m->functions[k].name, part)) return &m->functions[k];
+    fprintf(stderr, "bench_cost: no kernel %s\n", part);
+    exit(1);
+}
+
+static void pack(const struct ptx_function *f, const char *args, unsigned char *params) {
+    char text[128];
+    int k = 0;
+    snprintf(text, sizeof text, "%s", args);
+    for (char *save = NULL, *a = strtok_r(text, " ", &save); a && k < f->params; a = strtok_r(NULL, " ", &save), k++) {
+        float half = 0.5f;
+        uint64_t v = *a == 'p' ? UINT64_C(0x7f0000000000) + ((uint64_t)k << 36) : strtoull(a, NULL, 10);
+        if (*a == 'f') memcpy(&v, &half, sizeof half);
+        memcpy(params + f->vars[k].offset, &v, f->vars[k].bytes < 8 ? f->vars[k].bytes : 8);
+    }
+}
+
+int main(int argc, char **argv) {
+    const char *only = argc > 1 ? argv[1] : NULL;
+    static const char *const grades[] = {"exact", "sampled", "bound"};
+    struct ptx_module *m = open_ptx();
+    if (!m) return 1;
+    double total = 0;
+    int count = 0, rounds = getenv("BENCH_SHORT") ? 1 : 10;
+    printf("%-38s %12s %9s  %s\n", "kernel", "threads", "us", "grade");
+    for (size_t n = 0; n < sizeof launches / sizeof *launches; n++) {
+        const struct launch *l = &launches[n];
+        if (only && !strstr(l->kernel, only)) continue;
+        const struct ptx_function *f = find(m, l->kernel);
+        uint32_t grid[3] = {l->grid[0], l->grid[1], 1}, block[3] = {l->block[0], l->block[1], 1};
+        unsigned char params[256] = {0};
+        struct ptx_cost cost;
+        pack(f, l->args, params);
+        double best = 1e9;
+        for (int k = 0; k < rounds; k++) {
+            double t = seconds();
+            if (ptx_cost_launch(m, f, grid, block, 0, params, &cost)) {
+                fprintf(stderr, "bench_cost: %s: %s\n", l->kernel, cost.why);
+                return 1;
+            }
+            t = seconds() - t;
+            if (t < best) best = t;
+        }
+        double threads = (double)grid[0] * grid[1] * block[0] * block[1];
+        printf("%-38s %12.0f %9.1f  %s %s\n", l->kernel, threads, 1e6 * best, grades[cost.grade], cost.why);
+        if (n >= 21) continue;
+        total += best;
+        count++;
+    }
+    printf("%d launches of GPT-2 cold: %.0f a second\n", count, count / total);
+    ptx_free(m);
+    return 0;
+}
