@@ -23,7 +23,7 @@ extern _Atomic int vgpu_refused;
 int vgpu_cudart_refuse(void);
 int vgpu_cublas_refuse(void); /* the same as a cublasStatus_t */
 int vgpu_cublasLt_refuse(void);
-int vgpu_cupti_refuse(void);  /* … as a CUptiResult */
+int vgpu_cupti_refuse(void); /* … as a CUptiResult */
 void vgpu_cudart_note(int error);
 void vgpu_cublas_note(int error);
 void vgpu_cublasLt_note(int error);

@@ -4,6 +4,10 @@
 #include "tests/unit/vgpu_testing.h"
 
 #include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static cublasHandle_t handle;
 static uint64_t seed = 7;
@@ -67,15 +71,27 @@ struct problem {
     long long sa, sb, sc;
     cudaDataType_t at, bt, ct, scalar;
     double alpha, beta, eps;
+    cublasComputeType_t compute; /* 0: by the scalar type */
+    int bits;                    /* fp32 operands are rounded to so many bits after the point; 0: they are not */
+    bool away;                   /* ties away from 0, else to even */
 };
 
 static void scalar(const struct problem *p, double v, void *out) {
     encode(p->scalar, out, 0, v);
 }
 
-static double *decoded(cudaDataType_t t, const void *p, size_t elements) {
+static double rounded(double v, int bits, bool away) {
+    int e;
+    double x = ldexp(frexp(v, &e), bits + 1);
+    return ldexp(away ? round(x) : nearbyint(x), e - bits - 1);
+}
+
+static double *decoded(const struct problem *p, cudaDataType_t t, const void *from, size_t elements) {
     double *out = test_malloc(elements * sizeof *out + 8);
-    for (size_t i = 0; i < elements; i++) out[i] = decode(t, p, i);
+    for (size_t i = 0; i < elements; i++) {
+        out[i] = decode(t, from, i);
+        if (p->bits) out[i] = rounded(out[i], p->bits, p->away);
+    }
     return out;
 }
 
@@ -129,7 +145,7 @@ static void try_one(struct problem p, call_fn call) {
     scalar(&p, p.beta, &beta);
     OK(call(&p, &alpha, da, db, &beta, dc));
     void *result = device_back(dc, nc * element(p.ct));
-    double *wide_a = decoded(p.at, a, na), *wide_b = decoded(p.bt, b, nb);
+    double *wide_a = decoded(&p, p.at, a, na), *wide_b = decoded(&p, p.bt, b, nb);
     compare(&p, wide_a, wide_b, c, result, nc);
     test_free(wide_a), test_free(wide_b), test_free(a), test_free(b), test_free(c), test_free(result);
     OK(cudaFree(da)), OK(cudaFree(db)), OK(cudaFree(dc));
@@ -192,6 +208,7 @@ static cublasStatus_t dstrided(const struct problem *p, const void *alpha, const
 }
 
 static cublasComputeType_t compute_of(const struct problem *p) {
+    if (p->compute) return p->compute;
     return p->scalar == CUDA_R_64F   ? CUBLAS_COMPUTE_64F
            : p->scalar == CUDA_R_16F ? CUBLAS_COMPUTE_16F
                                      : CUBLAS_COMPUTE_32F;
@@ -290,6 +307,101 @@ static void mixed_types(void **state) {
     }
 }
 
+/* By compute type, by math mode, and not by either where it is to be fp32. */
+static void rounded_operands(void **state) {
+    static const struct {
+        cublasMath_t math;
+        cublasComputeType_t compute;
+        int bits;
+        bool away;
+    } rows[] = {
+        {CUBLAS_DEFAULT_MATH, CUBLAS_COMPUTE_32F_FAST_TF32, 10, true},
+        {CUBLAS_TF32_TENSOR_OP_MATH, CUBLAS_COMPUTE_32F, 10, true},
+        {CUBLAS_DEFAULT_MATH, CUBLAS_COMPUTE_32F_FAST_16F, 10, false},
+        {CUBLAS_DEFAULT_MATH, CUBLAS_COMPUTE_32F_FAST_16BF, 7, false},
+        {CUBLAS_TF32_TENSOR_OP_MATH, CUBLAS_COMPUTE_32F_PEDANTIC, 0, false},
+        {CUBLAS_PEDANTIC_MATH, CUBLAS_COMPUTE_32F, 0, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct problem p = plain(CUDA_R_32F);
+        OK(cublasSetMathMode(handle, rows[i].math));
+        p.compute = rows[i].compute;
+        p.bits = rows[i].bits;
+        p.away = rows[i].away;
+        sweep(p, ex);
+        p.batch = 2;
+        sweep(p, array_ex);
+        p.batch = 1;
+        if (p.compute == CUBLAS_COMPUTE_32F) sweep(p, sgemm);
+    }
+    OK(cublasSetMathMode(handle, CUBLAS_DEFAULT_MATH));
+}
+
+/* 1 + 2^-12 is 1 in tf32. Run in a process of its own, with the environment of this test. */
+static int product_is_rounded(cublasMath_t math, cublasComputeType_t compute) {
+    float x = 1 + 0x1p-12f, one = 1, zero = 0, y = 0, *d;
+    if (cudaMalloc((void **)&d, 8) || cublasCreate(&handle) || cublasSetMathMode(handle, math)) return -1;
+    if (cudaMemcpy(d, &x, 4, cudaMemcpyHostToDevice)) return -1;
+    if (cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &one, d, CUDA_R_32F, 1, d, CUDA_R_32F, 1, &zero, d + 1,
+                     CUDA_R_32F, 1, compute, CUBLAS_GEMM_DEFAULT) ||
+        cudaMemcpy(&y, d + 1, 4, cudaMemcpyDeviceToHost))
+        return -1;
+    return y == 1;
+}
+
+static int override_main(char **argv) {
+    return product_is_rounded((cublasMath_t)atoi(argv[2]), (cublasComputeType_t)atoi(argv[3]));
+}
+
+static void tf32_override(void **state) {
+    static const struct {
+        const char *value;
+        int math, compute, rounded;
+    } rows[] = {
+        {"", CUBLAS_DEFAULT_MATH, CUBLAS_COMPUTE_32F, 0},
+        {"0", CUBLAS_TF32_TENSOR_OP_MATH, CUBLAS_COMPUTE_32F, 0},
+        {"0", CUBLAS_DEFAULT_MATH, CUBLAS_COMPUTE_32F_FAST_TF32, 0},
+        {"1", CUBLAS_DEFAULT_MATH, CUBLAS_COMPUTE_32F, 1},
+        {"1", CUBLAS_PEDANTIC_MATH, CUBLAS_COMPUTE_32F, 0},
+        {"", CUBLAS_TF32_TENSOR_OP_MATH, CUBLAS_COMPUTE_32F, 1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char math[16], compute[16];
+        int status = 0;
+        snprintf(math, sizeof math, "%d", rows[i].math);
+        snprintf(compute, sizeof compute, "%d", rows[i].compute);
+        pid_t child = fork();
+        if (!child) {
+            setenv("NVIDIA_TF32_OVERRIDE", rows[i].value, 1);
+            execl("/proc/self/exe", "test_vgpu_gemm", "--override", math, compute, (char *)0);
+            _exit(99);
+        }
+        assert_true(waitpid(child, &status, 0) == child && WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), rows[i].rounded);
+    }
+}
+
+/* What has no place in the format of C: fp16 has infinity, and so has bf16, much later. */
+static void overflow(void **state) {
+    static const struct {
+        cudaDataType_t type;
+        uint16_t input, want;
+    } rows[] = {{CUDA_R_16F, 0x7bff, 0x7c00}, {CUDA_R_16BF, 0x477f, 0x4ffe}}; /* 65504² · 2, 65280² · 2 */
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        uint16_t x[2] = {rows[i].input, rows[i].input}, *d = device_from(x, sizeof x), *c = device_new(2);
+        float one = 1, zero = 0;
+        OK(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 2, &one, d, rows[i].type, 1, d, rows[i].type, 2, &zero,
+                        c, rows[i].type, 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+        uint16_t *got = device_back(c, 2);
+        assert_int_equal(*got, rows[i].want);
+        test_free(got);
+        OK(cudaFree(d)), OK(cudaFree(c));
+    }
+}
+
 static void wrong_arguments(void **state) {
     (void)state;
     float one = 1, *d = device_new(4096);
@@ -372,16 +484,20 @@ static int destroy(void **state) {
     return (int)cublasDestroy(handle);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fp32),
         cmocka_unit_test(fp64),
         cmocka_unit_test(batched),
         cmocka_unit_test(mixed_types),
+        cmocka_unit_test(rounded_operands),
+        cmocka_unit_test(tf32_override),
+        cmocka_unit_test(overflow),
         cmocka_unit_test(wrong_arguments),
         cmocka_unit_test(empty_products),
         cmocka_unit_test(device_scalars),
         cmocka_unit_test(same_bits_every_time),
     };
+    if (argc == 4 && !strcmp(argv[1], "--override")) return override_main(argv);
     return cmocka_run_group_tests(tests, create, destroy);
 }
