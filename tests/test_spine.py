@@ -53,11 +53,11 @@ def losses(stdout):
 
 
 def expected(D, L, B, optimizer):
-    """The lecture's memory and FLOPs: parameters D·D·layers, activations B·D·layers, states 0 or 1 a parameter."""
+    """The lecture's memory and FLOPs: parameters D·D·layers, activations B·D·layers, states 0 or 1 a parameter; two slots of input."""
     n = 4 * D * D * L
     gemm = 2 * B * D * D
     return {'param': n, 'grad': n, 'optimizer': n if optimizer == 'momentum' else 0, 'activation': 4 * B * D * L,
-            'input': 4 * B * D, 'forward': L * gemm, 'backward': (2 * L - 1) * gemm}
+            'input': 2 * 4 * B * D, 'forward': L * gemm, 'backward': (2 * L - 1) * gemm}
 
 
 # ---- the books ---------------------------------------------------------------------------------------------------------
