@@ -186,7 +186,7 @@ def test_install(tmp_path):
     r = make(f'BUILD={BUILD}', f'PREFIX={prefix}', 'install')
     assert r.returncode == 0 and 'ldconfig' in r.stdout, r.stderr
     for f in ('bin/acct', 'bin/acct-collect', 'lib/libacct.so', 'lib/acct/vgpu/libcudart.so.13', 'lib/acct/vgpu/libcublas.so.13',
-              'include/acct/vgpu.h', 'share/doc/acct/README.md', 'share/doc/acct/FORMAT.md', 'share/man/man1/acct.1', 'share/man/man7/libacct.7'):
+              'lib/acct/vgpu/libcublasLt.so.13', 'include/acct/vgpu.h', 'share/doc/acct/README.md', 'share/doc/acct/FORMAT.md', 'share/man/man1/acct.1', 'share/man/man7/libacct.7'):
         assert (prefix / f).exists(), f
     # What is installed is complete: it traces without the build folder's help.
     train = shutil.copy(os.path.join(BUILD, 'train'), tmp_path)

@@ -77,7 +77,7 @@ $(VGPU_TESTS:%=$(BUILD)/obj/tests/unit/%.o): ROOM_CFLAGS = -isystem $(CUDA_INC)
 $(foreach t,$(filter-out test_vgpu_arena test_vgpu_half test_vgpu_run test_vgpu_jit,$(VGPU_TESTS)),\
   $(eval UNIT_$(t) := $(BUILD)/vgpu/libcublas.so.13 $(BUILD)/vgpu/libcudart.so.13 | $(BUILD)/vgpu/libacct-vgpu.so)\
   $(eval LIBS_$(t) := -Wl,-rpath,$(abspath $(BUILD)/vgpu)))
-$(foreach t,$(filter test_vgpu_lt%,$(VGPU_TESTS)),$(eval UNIT_$(t) := $(BUILD)/vgpu/libcublasLt.so.13 $(UNIT_$(t))))
+$(foreach t,$(filter test_vgpu_lt% %_lt,$(VGPU_TESTS)),$(eval UNIT_$(t) := $(BUILD)/vgpu/libcublasLt.so.13 $(UNIT_$(t))))
 $(foreach t,$(filter test_vgpu_cupti%,$(VGPU_TESTS)),$(eval UNIT_$(t) := $(BUILD)/vgpu/libcupti.so.13 $(UNIT_$(t))))
 # The compiler alone, on the kernel zoo.
 UNIT_test_vgpu_jit = $(ZOO_OBJ) $(call objs,tests/zoo/zoo_interpret.c vgpu/vgpu_folder.c) $(VGPU_JIT) $(PTX_RUN) | $(ZOO_PTX)
