@@ -1,6 +1,6 @@
 """What `train` does beside the arithmetic of a step: its text and its batches, evaluation, generated text, checkpoints. Runs
 on the virtual GPU."""
-import ast, os, random, re, resource, signal, socket, sqlite3, struct, subprocess, time
+import ast, os, random, re, signal, socket, sqlite3, struct, subprocess, time
 import numpy as np
 import pytest
 import reference_gpt as gpt
@@ -402,14 +402,15 @@ def test_killed_while_saving(tmp_path):
         resumed += bool(resume)
         p = subprocess.Popen([str(a) for a in (TRAIN, *options, *FOREVER, '--save', file, '--save-every', 1, *resume)],
                              env={**os.environ, **DEVICE}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        head = ''
-        while not head.startswith('step ') and (line := p.stdout.readline()):
-            head, _ = line, seen.update([(s.split()[1], s) for s in steps_of(line)])
+        first = ''
+        for first in p.stdout:                                # wait until it trains
+            if first.startswith('step '):
+                break
         time.sleep(rng.uniform(0, 0.03))
         p.kill()
         out, err = p.communicate()
         assert p.returncode == -signal.SIGKILL and not err, err
-        for s in steps_of(out):
+        for s in steps_of(first + out):
             assert seen.setdefault(s.split()[1], s) == s      # a step that is done again comes out alike
         left = tmp_path / 'file.saving'
         torn += left.exists() and (not file.exists() or left.stat().st_size != file.stat().st_size)
@@ -447,10 +448,10 @@ def saved(tmp_path_factory):
 def refusal(file, *more):
     """Of a resumed run: the reason, which names the file; and nothing was written."""
     folder = os.path.dirname(file)
-    before = set(os.listdir(folder))
+    before = {f: os.lstat(os.path.join(folder, f)).st_mtime_ns for f in os.listdir(folder)}
     why = refused(*SMALL['linear'], *FOREVER, '--resume', file, '--save', os.path.join(folder, 'new'), *more)
     assert str(file) in why
-    assert set(os.listdir(folder)) == before
+    assert {f: os.lstat(os.path.join(folder, f)).st_mtime_ns for f in os.listdir(folder)} == before
     return why
 
 
