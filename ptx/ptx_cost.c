@@ -7,7 +7,7 @@
 
 enum { MAX_BOXES = 1 << 20, SAMPLES = 512, LEAST_SAMPLES = 8 };
 #define EXACT_STEPS UINT64_C(20000000)
-#define SAMPLE_STEPS UINT64_C(10000000)
+#define SAMPLE_STEPS UINT64_C(3000000)
 
 struct box {
     int64_t n[COST_DIMS];
@@ -110,6 +110,7 @@ static int walk_box(struct cost_run *x, struct boxes *b, const struct box *box, 
     x->logging = false;
     struct state *s = cost_state_new(x);
     if (!s) return -1;
+    uint64_t steps = x->steps;
     enum walk r = cost_enter(x, s, x->entry);
     if (r == WALK_AT) {
         cost_go(s, 0);
@@ -123,7 +124,10 @@ static int walk_box(struct cost_run *x, struct boxes *b, const struct box *box, 
         b->done++;
         result = 0;
     } else if (r == WALK_SPLIT) {
-        result = split(b, box, x->split) ? 1 : 0;
+        /* Each x alone, and too many of them: rather give up at once. */
+        bool hopeless = x->split.opaque && x->split.dim >= 0 &&
+                        (double)x->n[x->split.dim] * (double)(x->steps - steps) > (double)EXACT_STEPS / 16;
+        result = hopeless || split(b, box, x->split) ? 1 : 0;
     } else if (r == WALK_ENDLESS) {
         for (int k = 0; k < PTX_T_FIELDS; k++)
             if (s->hi.n[k]) s->endless |= 1u << k;

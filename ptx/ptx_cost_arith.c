@@ -39,8 +39,8 @@ static struct val symbol(struct cost_run *x, struct state *s, const struct ptx_o
 }
 
 static struct val linear_thread(struct cost_run *x) {
-    struct val v = cost_add(x, &x->sreg[0], &x->sreg[1], x->block[0]);
-    return cost_add(x, &v, &x->sreg[2], (int64_t)x->block[0] * x->block[1]);
+    struct val v = ptx_cost_add(x, &x->sreg[0], &x->sreg[1], x->block[0]);
+    return ptx_cost_add(x, &v, &x->sreg[2], (int64_t)x->block[0] * x->block[1]);
 }
 
 static struct val lanemask(struct cost_run *x, enum ptx_sreg r, const struct val *lane) {
@@ -187,10 +187,10 @@ static struct val sum_of(struct cost_run *x, const struct val *a, const struct v
         struct val p = *a, q = *b;
         p.base = q.base = BASE_NUMBER;
         p.var = q.var = 0;
-        return cost_add(x, &p, &q, -1);
+        return ptx_cost_add(x, &p, &q, -1);
     }
     if (a->base != BASE_NUMBER && b->base != BASE_NUMBER) return cost_data(BASE_ANY);
-    return cost_add(x, a, b, minus ? -1 : 1);
+    return ptx_cost_add(x, a, b, minus ? -1 : 1);
 }
 
 static double points(const struct cost_run *x, uint16_t dims) {
@@ -292,7 +292,7 @@ static struct val arithmetic(struct cost_run *x, const struct ptx_instr *i, cons
     case PTX_OP_NOT:
         if (kind == PTX_KIND_P) break;
         none.c = -1;
-        return cost_add(x, &none, &v[0], -1);
+        return ptx_cost_add(x, &none, &v[0], -1);
     case PTX_OP_ABS:
         return absolute(x, i, &v[0]);
     case PTX_OP_MIN:

@@ -35,7 +35,7 @@ static struct val and_constant(struct cost_run *x, const struct val *v, uint64_t
     mask = ptx_bits(mask, bits);
     if (!(mask >> (bits - 1) & 1)) return masked(x, v, mask);
     struct val r = masked(x, v, ptx_bits(~mask, bits)); /* v − (v & ~mask) */
-    return r.kind == VAL_NUM ? cost_add(x, v, &r, -1) : r;
+    return r.kind == VAL_NUM ? ptx_cost_add(x, v, &r, -1) : r;
 }
 
 /* The greatest power of two that divides all of v's numbers, as an exponent. */
@@ -63,13 +63,13 @@ struct val cost_logic(struct cost_run *x, const struct ptx_instr *i, const struc
     }
     if (i->type == PTX_PRED || bits > 64) return cost_late(x, cost_halve(x, a->dims), BASE_NUMBER);
     if (b->dims) {
-        if (i->op != PTX_OP_AND && (disjoint(x, a, b) || disjoint(x, b, a))) return cost_add(x, a, b, 1);
+        if (i->op != PTX_OP_AND && (disjoint(x, a, b) || disjoint(x, b, a))) return ptx_cost_add(x, a, b, 1);
         return cost_late(x, cost_halve(x, (uint16_t)(a->dims | b->dims)), BASE_NUMBER);
     }
     struct val r = and_constant(x, a, (uint64_t)b->c, bits);
     if (i->op == PTX_OP_AND || r.kind != VAL_NUM) return r;
-    struct val sum = cost_add(x, a, b, 1); /* a | b = a + b − (a & b), a ^ b = a + b − 2(a & b) */
-    return cost_add(x, &sum, &r, i->op == PTX_OP_OR ? -1 : -2);
+    struct val sum = ptx_cost_add(x, a, b, 1); /* a | b = a + b − (a & b), a ^ b = a + b − 2(a & b) */
+    return ptx_cost_add(x, &sum, &r, i->op == PTX_OP_OR ? -1 : -2);
 }
 
 /* ---- shifts and fields ---- */

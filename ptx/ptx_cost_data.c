@@ -111,7 +111,7 @@ static enum walk walk_arm(struct cost_run *x, struct state *s, const struct ptx_
     if (taken) {
         struct ptx_tally t = {{0}};
         if (i->guard >= 0) ptx_tally_instr(&t, i);
-        cost_count(s, &t, true);
+        ptx_cost_book(s, &t, true);
     }
     if (arm == ARM_EXIT) return WALK_EXIT;
     if (arm == ARM_RETURN) return WALK_RETURN;
@@ -292,7 +292,7 @@ static enum walk by_text(struct branch *b) {
     struct ptx_tally none = {{0}};
     if (b->i->guard >= 0) ptx_tally_instr(&hi, b->i);
     if (loops) mark_endless(&hi, &none, &s->endless);
-    cost_count(s, &hi, false);
+    ptx_cost_book(s, &hi, false);
     forget_registers(b, s, blocks);
     free(blocks);
     cost_forget(b->x, s, 0, -1);

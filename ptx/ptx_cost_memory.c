@@ -192,7 +192,7 @@ enum walk cost_access(struct cost_run *x, struct state *s, const struct ptx_inst
     }
     if (space == PTX_GENERIC && a.kind == VAL_POISON) return WALK_POISON;
     ptx_tally_access(&t, i, ptx_cost_space_of(space));
-    cost_count(s, &t, surely);
+    ptx_cost_book(s, &t, surely);
     unsigned properties = ptx_ops[i->op].properties;
     if (properties & PTX_P_WRITES) {
         enum walk r = store(x, s, i, &a, surely);

@@ -37,7 +37,8 @@ enum val_base {
 };
 struct wish {
     int8_t dim;
-    bool radix; /* x = at · q + r; else cut into [0, at) and [at, n) */
+    bool radix;  /* x = at · q + r; else cut into [0, at) and [at, n) */
+    bool opaque; /* no better way is known than to look at each x alone */
     int64_t at;
 };
 struct val { /* all zero: the number 0 */
@@ -170,7 +171,7 @@ struct val cost_data(enum val_base base);
 struct val cost_late(struct cost_run *x, struct wish w, enum val_base base);
 bool cost_same(const struct val *a, const struct val *b);
 bool cost_is_constant(const struct val *v);
-struct val cost_add(const struct cost_run *x, const struct val *a, const struct val *b, int64_t times_b);
+struct val ptx_cost_add(const struct cost_run *x, const struct val *a, const struct val *b, int64_t times_b);
 struct val cost_scale(const struct cost_run *x, const struct val *a, int64_t by);
 struct sum cost_sum(const struct val *v);
 struct sum cost_sum_add(const struct sum *a, const struct sum *b, wide times_b);
@@ -226,7 +227,7 @@ struct state *cost_state_copy(struct cost_run *x, const struct state *from);
 void cost_state_free(struct state *s);
 enum walk cost_walk(struct cost_run *x, struct state *s, const struct stop *stop);
 enum walk cost_enter(struct cost_run *x, struct state *s, const struct ptx_function *f); /* its arguments are stored */
-void cost_count(struct state *s, const struct ptx_tally *t, bool surely);
+void ptx_cost_book(struct state *s, const struct ptx_tally *t, bool surely);
 bool cost_stops(const struct state *s, const struct stop *stop);
 void cost_because(struct cost_run *x, const struct ptx_instr *i, const char *what);
 static inline struct cost_frame *cost_top(struct state *s) {

@@ -2,6 +2,8 @@
 #include <string.h>
 #include "ptx/ptx_cost_model.h"
 
+enum { MANY_PARTS = 4096 }; /* cuts of a coordinate at multiples of something */
+
 #define EACH_DIM(mask, k) \
     for (uint32_t m_##k = (mask), k; m_##k && (k = (uint32_t)__builtin_ctz(m_##k), 1); m_##k &= m_##k - 1)
 
@@ -45,7 +47,7 @@ static void set(struct val *v, uint32_t k, int64_t f) {
 }
 
 /* Of numbers; the base is a's, or b's if a has none. */
-struct val cost_add(const struct cost_run *x, const struct val *a, const struct val *b, int64_t times_b) {
+struct val ptx_cost_add(const struct cost_run *x, const struct val *a, const struct val *b, int64_t times_b) {
     (void)x;
     struct val v = *a;
     if (a->base == BASE_NUMBER && b->base != BASE_NUMBER) {
@@ -59,7 +61,7 @@ struct val cost_add(const struct cost_run *x, const struct val *a, const struct 
 
 struct val cost_scale(const struct cost_run *x, const struct val *a, int64_t by) {
     struct val zero = {0};
-    return cost_add(x, &zero, a, by);
+    return ptx_cost_add(x, &zero, a, by);
 }
 
 struct sum cost_sum(const struct val *v) {
@@ -90,7 +92,7 @@ void cost_range(const struct cost_run *x, const struct sum *s, wide *lo, wide *h
 }
 
 struct wish cost_halve(const struct cost_run *x, uint16_t dims) {
-    struct wish w = {.dim = -1, .at = 1};
+    struct wish w = {.dim = -1, .opaque = true, .at = 1};
     uint16_t counters = dims & x->counters; /* no use in halving those */
     if (counters) w.dim = (int8_t)__builtin_ctz(counters);
     if (counters) return w;
@@ -188,11 +190,12 @@ static struct wish how_to_split(const struct cost_run *x, const struct sum *r, w
     int64_t n = x->n[dim];
     bool room = x->used != (1u << COST_DIMS) - 1;
     if (room && period < n && period > 1 && !(x->counters >> dim & 1)) {
-        if (n % (int64_t)period) return (struct wish){(int8_t)dim, false, n - n % (int64_t)period};
-        return (struct wish){(int8_t)dim, true, (int64_t)period};
+        if (n % (int64_t)period)
+            return (struct wish){.dim = (int8_t)dim, .radix = false, .at = n - n % (int64_t)period};
+        return (struct wish){.dim = (int8_t)dim, .radix = true, .at = (int64_t)period};
     }
     if (at < 1 || at >= n) at = n / 2;
-    return (struct wish){(int8_t)dim, false, (int64_t)at};
+    return (struct wish){.dim = (int8_t)dim, .opaque = most / d > MANY_PARTS, .at = (int64_t)at};
 }
 
 bool cost_floor(const struct cost_run *x, const struct sum *e, wide d, struct sum *q, struct wish *w) {
@@ -247,7 +250,7 @@ static int strongest(const struct cost_run *x, const struct sum *e, wide *lo, wi
 static struct wish cut_at(const struct cost_run *x, int dim, wide first, wide second) {
     int64_t n = x->n[dim];
     wide at = first > 0 && first < n ? first : second > 0 && second < n ? second : n / 2;
-    return (struct wish){(int8_t)dim, false, (int64_t)at};
+    return (struct wish){.dim = (int8_t)dim, .radix = false, .at = (int64_t)at};
 }
 
 int cost_at_most_zero(const struct cost_run *x, const struct sum *e, struct wish *w) {

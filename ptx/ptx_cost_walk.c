@@ -39,7 +39,7 @@ struct state *cost_state_copy(struct cost_run *x, const struct state *from) {
     return s;
 }
 
-void cost_count(struct state *s, const struct ptx_tally *t, bool surely) {
+void ptx_cost_book(struct state *s, const struct ptx_tally *t, bool surely) {
     for (int k = 0; k < PTX_T_FIELDS; k++) s->hi.n[k] += t->n[k];
     if (surely && !s->frozen)
         for (int k = 0; k < PTX_T_FIELDS; k++) s->lo.n[k] += t->n[k];
@@ -48,7 +48,7 @@ void cost_count(struct state *s, const struct ptx_tally *t, bool surely) {
 static void count_one(struct state *s, const struct ptx_instr *i, bool surely) {
     struct ptx_tally t = {{0}};
     ptx_tally_instr(&t, i);
-    cost_count(s, &t, surely);
+    ptx_cost_book(s, &t, surely);
 }
 
 void cost_because(struct cost_run *x, const struct ptx_instr *i, const char *what) {
@@ -151,7 +151,7 @@ static enum walk call_any(struct cost_run *x, struct state *s, const struct ptx_
         if (!f->declared_only) cost_worst(x, f, &hi, &s->endless);
         for (int k = 0; k < PTX_T_FIELDS; k++) most.n[k] = hi.n[k] > most.n[k] ? hi.n[k] : most.n[k];
     }
-    cost_count(s, &most, false);
+    ptx_cost_book(s, &most, false);
     cost_forget(x, s, 0, -1);
     s->escaped = s->frozen = true; /* it may have ended the thread */
     return WALK_AT;
@@ -349,7 +349,7 @@ static enum walk control(struct cost_run *x, struct state *s, const struct ptx_i
 static enum walk step(struct cost_run *x, struct state *s, const struct stop *stop, bool *jumped) {
     struct cost_frame *frame = cost_top(s);
     const struct todo *todo = &frame->info->todo[frame->next++];
-    if (todo->tally >= 0) cost_count(s, &frame->info->tally[todo->tally], true);
+    if (todo->tally >= 0) ptx_cost_book(s, &frame->info->tally[todo->tally], true);
     if (todo->instr < 0) return WALK_AT;
     const struct ptx_instr *i = &frame->info->f->instrs[todo->instr];
     enum on on = guard(x, s, i);
