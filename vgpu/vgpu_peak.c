@@ -24,14 +24,14 @@ static const struct format {
     enum vgpu_rounding rounding;
     int budget_ms;
 } formats[] = {
-    {"fp32", offsetof(struct vgpu_peak, fp32), CUDA_R_32F, CUDA_R_32F, VGPU_ROUND_NONE, 500},
+    {"fp32", offsetof(struct vgpu_peak, fp32), CUDA_R_32F, CUDA_R_32F, VGPU_ROUND_NONE, 600},
     {"fp64", offsetof(struct vgpu_peak, fp64), CUDA_R_64F, CUDA_R_64F, VGPU_ROUND_NONE, 200},
-    {"tf32", offsetof(struct vgpu_peak, tf32), CUDA_R_32F, CUDA_R_32F, VGPU_ROUND_TF32, 30},
-    {"bf16", offsetof(struct vgpu_peak, bf16), CUDA_R_16BF, CUDA_R_16BF, VGPU_ROUND_NONE, 30},
-    {"fp16", offsetof(struct vgpu_peak, fp16), CUDA_R_16F, CUDA_R_16F, VGPU_ROUND_NONE, 30},
-    {"fp8", offsetof(struct vgpu_peak, fp8), CUDA_R_8F_E4M3, CUDA_R_16BF, VGPU_ROUND_NONE, 30},
+    {"tf32", offsetof(struct vgpu_peak, tf32), CUDA_R_32F, CUDA_R_32F, VGPU_ROUND_TF32, 20},
+    {"bf16", offsetof(struct vgpu_peak, bf16), CUDA_R_16BF, CUDA_R_16BF, VGPU_ROUND_NONE, 20},
+    {"fp16", offsetof(struct vgpu_peak, fp16), CUDA_R_16F, CUDA_R_16F, VGPU_ROUND_NONE, 20},
+    {"fp8", offsetof(struct vgpu_peak, fp8), CUDA_R_8F_E4M3, CUDA_R_16BF, VGPU_ROUND_NONE, 20},
 };
-enum { FORMATS = sizeof formats / sizeof *formats, LARGEST = 1536, N = LARGEST * LARGEST };
+enum { FORMATS = sizeof formats / sizeof *formats, LARGEST = 1536, N = LARGEST * LARGEST, SAMPLE = 512 };
 
 static struct vgpu_peak peak;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -46,15 +46,15 @@ static double *peak_of(struct vgpu_peak *p, const struct format *f) {
     return (double *)(void *)((char *)p + f->at);
 }
 
-/* Three matrices: A and B filled, with room for any format. NULL: no memory. */
+/* Three matrices of n elements, A and B filled. NULL: no memory. */
 struct matrices {
     void *memory, *a, *b, *c;
 };
 
-static struct matrices matrices(cudaDataType_t type) {
-    const size_t room = N * sizeof(double);
+static struct matrices matrices(cudaDataType_t type, int64_t n) {
+    const size_t room = (size_t)n * sizeof(double);
     char *m = malloc(3 * room);
-    for (int64_t i = 0; m && i < N; i++) {
+    for (int64_t i = 0; m && i < n; i++) {
         vgpu_store(type, m, i, (double)(i % 17) - 8);
         vgpu_store(type, m + room, i, (double)(i % 13) - 6);
     }
@@ -76,7 +76,7 @@ static double product(const struct format *f, int n, const struct matrices *m) {
 /* The best of many short products: some of them have the processors to themselves, be the machine ever so busy. */
 static double best_product(const struct format *f) {
     static const int sizes[] = {512, 768, 1024, LARGEST};
-    struct matrices m = matrices(f->type);
+    struct matrices m = matrices(f->type, N);
     double best = 0, budget = f->budget_ms * 1e-3, end = seconds() + budget;
     double patience = budget / 4; /* for one product: on a slow machine the larger ones are left out */
     if (!m.memory) return NAN;
@@ -91,27 +91,27 @@ static double best_product(const struct format *f) {
     return best;
 }
 
-/* Seconds that it takes to make A and B fp32, and C the result's format, at the best of some tries. */
+/* Seconds that it takes to make A and B fp32, and C the result's format, at the best of many tries with a part of them,
+ * which is short enough to be left alone on a busy machine. */
 static double best_conversion(const struct format *f) {
-    struct matrices m = matrices(f->type);
+    struct matrices m = matrices(f->type, SAMPLE * SAMPLE);
     double best = NAN, end = seconds() + f->budget_ms * 1e-3;
     for (int round = 0; m.memory && (round < 3 || seconds() < end); round++) {
         double start = seconds();
-        float *a = vgpu_widened(f->type, f->rounding, m.a, LARGEST, LARGEST, LARGEST);
-        float *b = vgpu_widened(f->type, f->rounding, m.b, LARGEST, LARGEST, LARGEST);
-        if (a && b && f->result != CUDA_R_32F) vgpu_narrowed(f->result, a, m.c, LARGEST, LARGEST, LARGEST);
+        float *a = vgpu_widened(f->type, f->rounding, m.a, SAMPLE, SAMPLE, SAMPLE);
+        float *b = vgpu_widened(f->type, f->rounding, m.b, SAMPLE, SAMPLE, SAMPLE);
+        if (a && b && f->result != CUDA_R_32F) vgpu_narrowed(f->result, a, m.c, SAMPLE, SAMPLE, SAMPLE);
         double took = a && b ? seconds() - start : NAN;
         vgpu_scratch_give(a);
         vgpu_scratch_give(b);
         if (round) best = fmin(best, took); /* NaN counts for nothing */
     }
     free(m.memory);
-    return best;
+    return best * N / (SAMPLE * SAMPLE);
 }
 
 /* A product in a small format is one in fp32 with conversions before and behind it (vgpu_blas_gemm.c). The two are
- * measured apart: conversions are short enough to be timed undisturbed, and no format seems slower than another only
- * because the machine was busier. */
+ * measured apart, so that no format seems slower than another only because the machine was busier. */
 static double with_conversion(const struct format *f, double fp32) {
     const double flops = 2.0 * LARGEST * LARGEST * LARGEST;
     return flops / (flops / fp32 + best_conversion(f));
