@@ -74,7 +74,7 @@ static void *pool_alloc(const char *name, const char *class, size_t bytes) {
 
 static void pool_free(void *p) {
     memory_pool_give(&pool.pieces, (size_t)((char *)p - pool.block));
-    if (!pool.planning) truth_released(p);
+    if (!pool.planning) truth_piece_given(p);
 }
 
 /* ---- where tensors begin, for EXPECT_ELEMENTS ------------------------------------------------------------ */
@@ -139,10 +139,10 @@ size_t tensors_bytes(const struct tensors *t) {
     return bytes;
 }
 
-static void *allocate(const struct tensors *t, const char *name, size_t bytes, cudaStream_t stream) {
-    if (t->alloc == ALLOC_POOL) return pool_alloc(name, t->class, bytes);
-    if (t->alloc == ALLOC_STEP && t->transient) return stream_alloc(name, t->class, bytes, stream);
-    return device_alloc(name, t->class, bytes);
+static void *allocate(const struct tensors *t, const char *name, const char *class, size_t bytes, cudaStream_t stream) {
+    if (t->alloc == ALLOC_POOL) return pool_alloc(name, class, bytes);
+    if (t->alloc == ALLOC_STEP && t->transient) return stream_alloc(name, class, bytes, stream);
+    return device_alloc(name, class, bytes);
 }
 
 static void release(const struct tensors *t, void *p, cudaStream_t stream) {
@@ -176,14 +176,14 @@ static char *block_of(const struct tensors *t) { /* where what lies together beg
     return block;
 }
 
-static void take(struct tensors *t, int i, cudaStream_t stream) {
+static void take(struct tensors *t, const char *class, int i, cudaStream_t stream) {
     if (t->at[i]) return;
     if (!together(t)) {
-        t->at[i] = allocate(t, t->name[i], tensor_bytes(t, i), stream);
+        t->at[i] = allocate(t, t->name[i], class, tensor_bytes(t, i), stream);
         know(t->at[i], t->n[i]);
         return;
     }
-    place_together(t, allocate(t, t->class, tensors_bytes(t), stream));
+    place_together(t, allocate(t, t->class, class, tensors_bytes(t), stream));
     for (int k = 0; k < t->count; k++) know(t->at[k], t->n[k]);
 }
 
@@ -203,13 +203,17 @@ static void drop_together(struct tensors *t, cudaStream_t stream) {
     release(t, block, stream);
 }
 
-void tensors_take(struct tensors *t, int first, int count, cudaStream_t stream) {
+void tensors_take_as(struct tensors *t, const char *class, int first, int count, cudaStream_t stream) {
     if (!t->transient) return;
     for (int i = first; i < first + count; i++) {
-        take(t, i, stream);
+        take(t, class, i, stream);
         t->used += !t->in_use[i];
         t->in_use[i] = true;
     }
+}
+
+void tensors_take(struct tensors *t, int first, int count, cudaStream_t stream) {
+    tensors_take_as(t, t->class, first, count, stream);
 }
 
 void tensors_take_cleared(struct tensors *t, int first, int count, cudaStream_t stream) {
@@ -261,7 +265,7 @@ struct tensors tensors_create(const char *class, const char *prefix, const struc
     struct tensors t = measure(class, prefix, specs, count);
     t.alloc = alloc;
     t.transient = transient;
-    for (int i = 0; !transient && i < t.count; i++) take(&t, i, NULL);
+    for (int i = 0; !transient && i < t.count; i++) take(&t, class, i, NULL);
     return t;
 }
 

@@ -44,6 +44,8 @@ void tensors_destroy(struct tensors *t);
  * have some, or have none, are left as they are, and so is a set that is not transient. A set that lies together
  * (--alloc class) comes as a whole with the first of them and goes when all are given back. */
 void tensors_take(struct tensors *t, int first, int count, cudaStream_t stream);
+/* Takes them for something of another class in the account, until they are dropped. */
+void tensors_take_as(struct tensors *t, const char *class, int first, int count, cudaStream_t stream);
 /* Takes them, and enqueues the clearing of those that were not there. */
 void tensors_take_cleared(struct tensors *t, int first, int count, cudaStream_t stream);
 void tensors_drop(struct tensors *t, int first, int count, cudaStream_t stream);

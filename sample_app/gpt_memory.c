@@ -146,12 +146,17 @@ void gpt_memory_destroy(struct gpt_model *m) {
 static void take(struct gpt_model *m, struct tensors *set, real **tensor) {
     tensors_take(set, (int)(tensor - set->at), 1, m->base.stream);
 }
+/* An activation: what goes before backward reads it is "temporary" in the account. */
+static void take_activation(struct gpt_model *m, real **tensor, bool kept) {
+    tensors_take_as(&m->activations, kept && m->backward_follows ? "activation" : "temporary",
+                    (int)(tensor - m->activations.at), 1, m->base.stream);
+}
 static void drop(struct gpt_model *m, struct tensors *set, real **tensor) {
     tensors_drop(set, (int)(tensor - set->at), 1, m->base.stream);
 }
 
 /* For the lists: `s` is the set of a layer's activations, 0 in lists of one. */
-#define TAKE(name, ...) take(m, &m->activations, &m->a.name[s]);
+#define TAKE(name, ...) take_activation(m, &m->a.name[s], kept);
 #define DROP(name, ...) drop(m, &m->activations, &m->a.name[s]);
 #define TAKE_GRADIENT(name, ...) take(m, &m->activation_gradients, m->d.name);
 #define TAKE_PARAMETER_GRADIENT(name, ...) take_parameter_gradient(m, &m->dw.name[l]);
@@ -167,12 +172,13 @@ static real **layer_input(const struct gpt_model *m, int l) {
 }
 
 void gpt_begin_forward(struct gpt_model *m) {
-    take(m, &m->activations, m->a.encoded);
+    take_activation(m, m->a.encoded, true);
 }
 
-static void take_layer(struct gpt_model *m, int l) {
+static void take_layer(struct gpt_model *m, int l, bool kept) {
     int s = gpt_set(m, l);
     GPT_LAYER_ACTIVATIONS(TAKE)
+    kept = false;
     s = 0;
     GPT_PASSING(TAKE)
 }
@@ -186,8 +192,8 @@ static void drop_passing(struct gpt_model *m) {
 }
 
 void gpt_begin_layer(struct gpt_model *m, int l) {
-    take(m, &m->activations, &m->a.residual[l]);
-    take_layer(m, l);
+    take_activation(m, &m->a.residual[l], true);
+    take_layer(m, l, !m->recompute);
 }
 
 void gpt_end_layer(struct gpt_model *m, int l) {
@@ -197,6 +203,7 @@ void gpt_end_layer(struct gpt_model *m, int l) {
 }
 
 void gpt_begin_head(struct gpt_model *m) {
+    bool kept = true;
     int s = 0;
     GPT_HEAD(TAKE)
     if (m->backward_follows) take(m, &m->activation_gradients, m->d.dlogits);
@@ -227,7 +234,7 @@ void gpt_end_head_backward(struct gpt_model *m) {
 }
 
 void gpt_begin_recompute(struct gpt_model *m, int l) {
-    take_layer(m, l);
+    take_layer(m, l, true);
 }
 void gpt_end_recompute(struct gpt_model *m) {
     drop_passing(m);

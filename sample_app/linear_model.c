@@ -101,6 +101,10 @@ static void take(struct linear_model *m, struct tensors *t, int i) {
 static void drop(struct linear_model *m, struct tensors *t, int i) {
     tensors_drop(t, i, 1, m->base.stream);
 }
+/* h_l; what goes before backward reads it is "temporary" in the account. */
+static void take_activation(struct linear_model *m, int l, bool kept) {
+    tensors_take_as(&m->h, kept ? m->h.class : "temporary", l - 1, 1, m->base.stream);
+}
 static int gradient_slot(const struct linear_model *m, int l) { /* d_l's, in m->d */
     return l % m->d.count;
 }
@@ -111,11 +115,12 @@ static void rehearse(struct linear_model *m) {
     take(m, &m->d, gradient_slot(m, m->L));
     tensors_take(&m->losses, 0, m->losses.count, NULL);
     tensors_drop(&m->losses, 0, m->losses.count, NULL);
+    drop(m, &m->h, m->L - 1);
     for (int l = m->L; l >= 1; l--) {
-        drop(m, &m->h, l - 1);
         if (l > 1) take(m, &m->d, gradient_slot(m, l - 1));
         take(m, &m->base.trained.gradients, l - 1);
         drop(m, &m->d, gradient_slot(m, l));
+        if (l > 1) drop(m, &m->h, l - 2);
     }
 }
 
@@ -217,7 +222,7 @@ static void loss_and_gradient_by_cublas(struct linear_model *m, const real *x, f
 static void loss_and_gradient_in_half(struct linear_model *m, const real *x, float s) {
     int B = m->B, D = m->D;
     struct tensors *l = &m->losses;
-    tensors_take(l, 0, l->count, m->base.stream);
+    tensors_take_as(l, "temporary", 0, l->count, m->base.stream);
     LAUNCH(linear_loss(m->format, l->at[0], gradient(m, m->L), activation(m, x, m->L), x, B, D,
                        s * (2 / ((float)B * D)), m->base.stream));
     LAUNCH(gpt_mean(l->at[1], l->at[0], B, m->base.stream));
@@ -225,25 +230,27 @@ static void loss_and_gradient_in_half(struct linear_model *m, const real *x, flo
     tensors_drop(l, 0, l->count, m->base.stream);
 }
 
-/* Without a backward pass each h is dropped when the next is there. */
+/* Without a backward pass each h is dropped when the next is there; y is read by the loss alone. */
 static void linear_forward(struct model *model, const void *batch, float gradient_scale) {
     struct linear_model *m = linear(model);
     const real *x = batch;
     bool backward_follows = gradient_scale != 0;
     int B = m->B, D = m->D, L = m->L;
     for (int l = 1; l <= L; l++) { /* h_l (B, D) = h_{l-1} (B, D) · W_l (D, D) */
-        take(m, &m->h, l - 1);
+        take_activation(m, l, backward_follows && l < L);
         matmul(m, CUBLAS_OP_N, CUBLAS_OP_N, B, D, D, activation(m, x, l - 1), model->trained.parameters.at[l - 1], 0,
                m->h.at[l - 1], m->format);
         if (!backward_follows && l > 1) drop(m, &m->h, l - 2);
     }
     if (m->show_activations) print_activations(m, x);
-    take(m, &m->d, gradient_slot(m, L));
-    (m->losses.count ? loss_and_gradient_in_half : loss_and_gradient_by_cublas)(m, x,
-                                                                                backward_follows ? gradient_scale : 1);
-    if (backward_follows) return;
+    tensors_take_as(&m->d, backward_follows ? m->d.class : "temporary", gradient_slot(m, L), 1, model->stream);
+    float s = backward_follows ? gradient_scale : 1;
+    if (m->losses.count)
+        loss_and_gradient_in_half(m, x, s);
+    else
+        loss_and_gradient_by_cublas(m, x, s);
     drop(m, &m->h, L - 1);
-    drop(m, &m->d, gradient_slot(m, L));
+    if (!backward_follows) drop(m, &m->d, gradient_slot(m, L));
 }
 
 static void linear_begin(struct model *model) {
@@ -256,8 +263,7 @@ static void linear_backward(struct model *model, const void *batch) {
     const real *x = batch;
     int B = m->B, D = m->D;
     for (int l = m->L; l >= 1; l--) {
-        drop(m, &m->h, l - 1); /* y or h_l: what follows needs h_{l-1} */
-        if (l > 1) {           /* d_{l-1} (B, D) = d_l (B, D) · W_lᵀ (D, D); the input needs no gradient */
+        if (l > 1) { /* d_{l-1} (B, D) = d_l (B, D) · W_lᵀ (D, D); the input needs no gradient */
             take(m, &m->d, gradient_slot(m, l - 1));
             matmul(m, CUBLAS_OP_N, CUBLAS_OP_T, B, D, D, gradient(m, l), t->parameters.at[l - 1], 0, gradient(m, l - 1),
                    m->format);
@@ -267,6 +273,7 @@ static void linear_backward(struct model *model, const void *batch) {
         matmul(m, CUBLAS_OP_T, CUBLAS_OP_N, D, D, B, activation(m, x, l - 1), gradient(m, l), m->fresh ? 0 : 1,
                t->gradients.at[l - 1], FORMAT_FP32);
         drop(m, &m->d, gradient_slot(m, l));
+        if (l > 1) drop(m, &m->h, l - 2);
     }
     m->fresh = false;
 }

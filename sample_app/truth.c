@@ -32,11 +32,13 @@ struct step {
 
 static struct {
     int64_t calls;
+    int64_t last_work, work_before; /* the last call that was no allocation and no release; the one before it */
     struct buffer *buffers;
     struct step *steps;
     struct span *phases, *evaluations;
     size_t buffer_count, step_count, phase_count, evaluation_count, loss_count;
-    int64_t *flops; /* of what runs now; NULL between phases */
+    struct span *phase; /* the one that runs, or NULL; the last of `phases` */
+    int64_t *flops;     /* of what runs now; NULL between phases */
 } account;
 
 static const char *const phase_names[TRUTH_PHASES] = {"forward", "backward", "optimizer"};
@@ -51,9 +53,17 @@ static void *grow(void *array, size_t count, size_t element_bytes) {
 
 void truth_count_call(void) {
     account.calls++;
+    account.work_before = account.last_work;
+    account.last_work = account.calls;
 }
 
 /* ---- buffers --------------------------------------------------------------------------------------------- */
+
+/* The call just counted allocates or releases: no phase begins or ends with it. */
+static void no_work(void) {
+    account.last_work = account.work_before;
+    if (account.phase && account.phase->from_call == account.calls) account.phase->from_call++;
+}
 
 static void add_buffer(const char *name, const char *class, const void *address, size_t bytes, int64_t from_call) {
     account.buffers = grow(account.buffers, account.buffer_count, sizeof *account.buffers);
@@ -63,6 +73,7 @@ static void add_buffer(const char *name, const char *class, const void *address,
 }
 
 void truth_allocated(const char *name, const char *class, const void *address, size_t bytes) {
+    no_work();
     add_buffer(name, class, address, bytes, account.calls);
 }
 
@@ -70,13 +81,18 @@ void truth_piece_taken(const char *name, const char *class, const void *address,
     add_buffer(name, class, address, bytes, account.calls + 1);
 }
 
-void truth_released(const void *address) {
+void truth_piece_given(const void *address) {
     for (size_t i = account.buffer_count; i-- > 0;) {
         struct buffer *b = &account.buffers[i];
         if (b->address != address || b->to_call) continue;
         b->to_call = account.calls;
         return;
     }
+}
+
+void truth_released(const void *address) {
+    no_work();
+    truth_piece_given(address);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------------------- */
@@ -109,11 +125,13 @@ void truth_phase_begin(enum truth_phase phase) {
     *p = (struct span){.from_call = account.calls + 1,
                        .phase = phase,
                        .micro_batch = phase == TRUTH_OPTIMIZER ? 0 : s->micro_batches - 1};
+    account.phase = p;
     account.flops = &p->flops;
 }
 
 void truth_phase_end(void) {
-    account.phases[account.phase_count - 1].to_call = account.calls;
+    account.phase->to_call = account.last_work;
+    account.phase = NULL;
     account.flops = NULL;
 }
 
@@ -122,7 +140,7 @@ void truth_recompute_begin(void) {
 }
 
 void truth_recompute_end(void) {
-    account.flops = &account.phases[account.phase_count - 1].flops;
+    account.flops = &account.phase->flops;
 }
 
 void truth_evaluation_begin(void) {

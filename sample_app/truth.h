@@ -24,8 +24,10 @@ void truth_count_call(void);
 void truth_allocated(const char *name, const char *class, const void *address, size_t bytes);
 /* So many bytes of a block that the program divides itself are in use from the next call on. */
 void truth_piece_taken(const char *name, const char *class, const void *address, size_t bytes);
-/* The call just counted releases the buffer at `address`, or was the last that could use the piece there. */
+/* The call just counted releases the buffer at `address`. */
 void truth_released(const void *address);
+/* The call just counted was the last that could use the piece at `address`. */
+void truth_piece_given(const void *address);
 
 /* A step begins with the next call and ends with the last one counted. Its loss may come later, when another step has
  * begun: losses come in the order of the steps. `skipped`: its gradients were not finite, and nothing was updated. */
@@ -33,8 +35,8 @@ void truth_step_begin(void);
 void truth_step_end(int skipped);
 void truth_loss(float loss);
 
-/* Phases begin with the next call and end with the last one counted: forward and backward in each micro-batch of a
- * step, then one of the optimizer. */
+/* Phases begin with the next call and end with the last one counted, but for allocations and releases at either end:
+ * forward and backward in each micro-batch of a step, then one of the optimizer. */
 void truth_phase_begin(enum truth_phase phase);
 void truth_phase_end(void);
 /* Inside backward: what forward had computed is computed again. */
