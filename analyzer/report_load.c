@@ -151,6 +151,7 @@ static int load_device(struct report *r, const struct report_options *options, c
         r->devices = report_column(st, 5);
         for (int i = 0; i < (int)(sizeof columns / sizeof *columns); i++)
             if (sqlite3_column_double(st, 6 + i) > 0) peak[columns[i]] = sqlite3_column_double(st, 6 + i);
+        peak[PEAK_FP16_ACC16] = peak[PEAK_FP16]; /* the virtual GPU sums both in fp32 */
         rc = sqlite3_step(st);
     }
     choose_peaks(r, options, peak, measured);
