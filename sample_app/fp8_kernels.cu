@@ -25,10 +25,10 @@ static __device__ float block_max(float x) {
     return x;
 }
 
-// A block for each slice, which is every FP8_PARTS-th run of THREADS pairs.
+// A block for each slice, which is every so many-th run of THREADS pairs.
 __global__ void fp8_amax_kernel(float *parts, const __nv_bfloat162 *x, size_t pairs) {
     float largest = 0;
-    for (size_t i = blockIdx.x * THREADS + threadIdx.x; i < pairs; i += FP8_PARTS * THREADS) {
+    for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < pairs; i += (size_t)gridDim.x * THREADS) {
         float2 both = __bfloat1622float2(x[i]);
         largest = fmaxf(largest, fmaxf(fabsf(both.x), fabsf(both.y)));
     }
@@ -37,9 +37,9 @@ __global__ void fp8_amax_kernel(float *parts, const __nv_bfloat162 *x, size_t pa
 }
 
 // One block. The scale stays below 2^126, where its inverse is still a normal number.
-static_assert(FP8_PARTS == THREADS, "a thread for each part");
-__global__ void fp8_scale_kernel(float *scale, const float *parts, float format_largest) {
-    float amax = block_max(parts[threadIdx.x]);
+static_assert(FP8_PARTS <= THREADS, "a thread for each part");
+__global__ void fp8_scale_kernel(float *scale, const float *parts, int count, float format_largest) {
+    float amax = block_max((int)threadIdx.x < count ? parts[threadIdx.x] : 0);
     if (threadIdx.x != 0) return;
     float s = amax > 0 ? fminf(format_largest / amax, 0x1p126f) : 1;
     scale[0] = s;
@@ -76,12 +76,17 @@ __global__ void fp8_cast_transposed_kernel(__nv_fp8_storage_t *out, const __nv_b
 
 // ---- launches --------------------------------------------------------------------------------------------------
 
-void fp8_amax(float *parts, const real *x, size_t n, cudaStream_t stream) {
-    fp8_amax_kernel<<<FP8_PARTS, THREADS, 0, stream>>>(parts, (const __nv_bfloat162 *)x, n / 2);
+static int slices(size_t n) {
+    size_t at_least = 4096; // elements
+    return n <= at_least ? 1 : n >= FP8_PARTS * at_least ? FP8_PARTS : (int)(n / at_least);
 }
 
-void fp8_scale(enum number_format format, float *scale, const float *parts, cudaStream_t stream) {
-    fp8_scale_kernel<<<1, THREADS, 0, stream>>>(scale, parts, format == FORMAT_E4M3 ? 448 : 57344);
+void fp8_amax(float *parts, const real *x, size_t n, cudaStream_t stream) {
+    fp8_amax_kernel<<<slices(n), THREADS, 0, stream>>>(parts, (const __nv_bfloat162 *)x, n / 2);
+}
+
+void fp8_scale(enum number_format format, float *scale, const float *parts, size_t n, cudaStream_t stream) {
+    fp8_scale_kernel<<<1, THREADS, 0, stream>>>(scale, parts, slices(n), format == FORMAT_E4M3 ? 448 : 57344);
 }
 
 void fp8_cast(enum number_format format, void *out, const real *x, size_t n, const float *scale, cudaStream_t stream) {

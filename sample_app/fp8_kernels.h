@@ -12,14 +12,17 @@
 extern "C" {
 #endif
 
-enum { FP8_PARTS = 256 }; /* slices of a tensor whose largest magnitudes are found first */
+/* A tensor's largest magnitude is found in slices first: as many as there are at 4096 elements each, at most FP8_PARTS.
+ */
+enum { FP8_PARTS = 256 };
 
-/* parts (FP8_PARTS): the largest magnitude of each slice of x (n), n even; 0 where a slice is empty. NaNs are passed
- * over: they stay NaNs when they are cast. */
+/* parts (slices of n): the largest magnitude of each slice of x (n), n even. NaNs are passed over: they stay NaNs when
+ * they are cast. */
 void fp8_amax(float *parts, const real *x, size_t n, cudaStream_t stream);
-/* scale (2): what a tensor of these parts is multiplied by before the cast (largest number of the format / largest
- * magnitude), and the inverse of it. All zeros: 1 and 1. An infinity: 0 and infinity, so that products become NaN. */
-void fp8_scale(enum number_format format, float *scale, const float *parts, cudaStream_t stream);
+/* scale (2) from the parts of a tensor of n elements: what it is multiplied by before the cast (largest number of the
+ * format / largest magnitude), and the inverse of that. All zeros: 1 and 1. An infinity: 0 and infinity, so that
+ * products become NaN. */
+void fp8_scale(enum number_format format, float *scale, const float *parts, size_t n, cudaStream_t stream);
 /* out (n) = x (n) · scale[0], n even; to nearest, ties to even, beyond the largest number: the largest. */
 void fp8_cast(enum number_format format, void *out, const real *x, size_t n, const float *scale, cudaStream_t stream);
 /* out (C, R) = the same of xᵀ, x (R, C) */

@@ -1,6 +1,7 @@
 #include "sample_app/products_fp8.h"
 
 #include <cublasLt.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "sample_app/checked_call.h"
@@ -31,8 +32,7 @@ struct plan {
 struct fp8_buffers {
     cublasLtHandle_t lt;
     struct factor x, w, dout;
-    float *scales; /* (3, 2): of x, w, dout */
-    float *parts;  /* (FP8_PARTS) */
+    float *parts; /* (FP8_PARTS) */
     struct plan *plans;
 };
 
@@ -65,25 +65,26 @@ static void require_multiples(const char *what, int64_t a, int64_t b) {
             what, (long long)a, (long long)b);
 }
 
-static void allocate(struct factor *m, const char *name, const char *class, size_t n, float *scale) {
+static void allocate(struct factor *m, const char *name, const char *class, size_t n) {
+    char scale_name[24];
+    snprintf(scale_name, sizeof scale_name, "%s_scale", name);
     m->at = device_alloc(name, class, n);
+    m->scale = device_alloc(scale_name, class, 2 * sizeof(float));
     m->n = n;
-    m->scale = scale;
 }
 
 void fp8_reserve(struct fp8_buffers *f, int N, int widest, size_t weight_elements) {
     require_multiples("the widest layer", N, widest);
     require_multiples("the largest weight", widest, (int64_t)weight_elements / widest);
     size_t rows = (size_t)N * (size_t)widest;
-    f->scales = device_alloc("fp8.scales", "activation", 6 * sizeof(float));
+    allocate(&f->x, "fp8.x", "activation", rows);
+    allocate(&f->w, "fp8.w", "activation", weight_elements);
+    allocate(&f->dout, "fp8.dout", "activation_grad", rows);
     f->parts = device_alloc("fp8.parts", "activation", FP8_PARTS * sizeof(float));
-    allocate(&f->x, "fp8.x", "activation", rows, f->scales);
-    allocate(&f->w, "fp8.w", "activation", weight_elements, f->scales + 2);
-    allocate(&f->dout, "fp8.dout", "activation_grad", rows, f->scales + 4);
 }
 
 void fp8_destroy(struct fp8_buffers *f) {
-    void *all[] = {f->scales, f->parts, f->x.at, f->w.at, f->dout.at};
+    void *all[] = {f->parts, f->x.at, f->x.scale, f->w.at, f->w.scale, f->dout.at, f->dout.scale};
     for (struct plan *s = f->plans, *next; s; s = next) {
         next = s->next;
         CHECK(cublasLtMatrixLayoutDestroy(s->a));
@@ -93,7 +94,7 @@ void fp8_destroy(struct fp8_buffers *f) {
         free(s);
     }
     CHECK(cublasLtDestroy(f->lt));
-    for (size_t i = 0; f->scales && i < sizeof all / sizeof *all; i++) device_free(all[i]);
+    for (size_t i = 0; f->parts && i < sizeof all / sizeof *all; i++) device_free(all[i]);
     free(f);
 }
 
@@ -107,7 +108,7 @@ static void cast(struct products *p, struct factor *m, const real *x, int R, int
     require_multiples("this one", R, C);
     if (n > m->n) die(EXIT_RUN_TIME, "a matrix of %zu elements in fp8 has room for %zu", n, m->n);
     LAUNCH(fp8_amax(p->fp8->parts, x, n, p->stream));
-    LAUNCH(fp8_scale(m->format, m->scale, p->fp8->parts, p->stream));
+    LAUNCH(fp8_scale(m->format, m->scale, p->fp8->parts, n, p->stream));
     if (how == STRAIGHT)
         LAUNCH(fp8_cast(m->format, m->at, x, n, m->scale, p->stream));
     else

@@ -222,16 +222,20 @@ def test_casts_in_the_interpreter(tmp_path):
     check_casts([TENSORS['awkward']], [(48, 32)], tmp_path, env={'ACCT_VGPU_CHECK': '1'})
 
 
+def with_largest(at):
+    """At this place the largest number, of either sign."""
+    def make(rng, R, C):
+        bits = draw(rng, (R, C), BF16)[0]
+        bits.flat[at] = encode(-100.0 if at % 3 else 100.0, BF16)
+        return bits
+    return make
+
+
 def test_largest_magnitude_is_found_wherever_it_is(tmp_path):
-    """In a tensor of several slices: each of some places once holds the largest number, of either sign."""
-    R, C = 304, 512
-    def with_largest(at):
-        def make(rng, R, C):
-            bits = draw(rng, (R, C), BF16)[0]
-            bits.flat[at] = encode(-100.0 if at % 3 else 100.0, BF16)
-            return bits
-        return make
-    check_casts([with_largest(at) for at in (0, 1, 511, 512, 131071, 131072, R * C - 2, R * C - 1)], [(R, C)], tmp_path)
+    """In a tensor of 38 slices, and at the end of one that has all 256."""
+    n = 304 * 512
+    check_casts([with_largest(at) for at in (0, 1, 511, 512, 38 * 512 - 1, 38 * 512, n - 2, n - 1)], [(304, 512)], tmp_path)
+    check_casts([with_largest(1040 * 1024 - 1)], [(1040, 1024)], tmp_path)
 
 
 def test_what_is_not_finite_stays_so(tmp_path):

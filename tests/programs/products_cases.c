@@ -65,7 +65,7 @@ static void run_cast(const struct products *p, const struct request *r, const ch
     CHECK(cudaMalloc((void **)&parts, FP8_PARTS * sizeof *parts));
     CHECK(cudaMalloc((void **)&scale, sizeof host));
     LAUNCH(fp8_amax(parts, a, n, p->stream));
-    LAUNCH(fp8_scale((enum number_format)r->format, scale, parts, p->stream));
+    LAUNCH(fp8_scale((enum number_format)r->format, scale, parts, n, p->stream));
     if (r->op == CAST)
         LAUNCH(fp8_cast((enum number_format)r->format, c, a, n, scale, p->stream));
     else
