@@ -74,18 +74,35 @@ static int sizes_match(const struct sizes *s, int64_t size) {
     return 0;
 }
 
-/* Weights that the event overwrites from masters of these sizes. */
-static int update_overwritten(struct at_trace *t, int32_t e, const struct sizes *masters) {
-    int n = 0;
+/* An overwriting of what only products read, from a master of its size. */
+struct overwriting {
+    int32_t event, range;
+};
+
+struct overwritings {
+    struct overwriting *found;
+    int32_t n, room;
+    int32_t *per_range; /* how many of them there are */
+};
+
+static void find_overwritten(struct at_trace *t, int32_t e, const struct sizes *masters, struct overwritings *o) {
     AT_EACH_ACCESS(t, e, a) {
         if (!overwrites_weight(t, a)) continue;
         int alone = t->block[t->range[a->range].block].ranges == 1;
         if (t->buffer[a->buffer].bytes < 0 && !alone) continue;
         if (!sizes_match(masters, at_access_bytes(t, a))) continue;
-        update(t, t->run[e], a->range);
-        n++;
+        POOL_ROOM(t->pool, o->found, o->n, o->room);
+        o->found[o->n++] = (struct overwriting){e, a->range};
+        o->per_range[a->range]++;
     }
-    return n;
+}
+
+/* Memory that kernels mostly fill with other things (what products are handed in a narrow format) is no weight. */
+static int is_scratch(const struct at_trace *t, int32_t range, int32_t from_masters) {
+    int32_t filled = 0;
+    AT_EACH_TOUCH(t, &t->range[range], a)
+    filled += a->mode == AT_W && t->event[a->event].kind == AT_KERNEL && a->event > t->first_gemm;
+    return filled > 2 * from_masters;
 }
 
 /* The kernel reads `master`, and with it a value of its size that was made after the last update of the master: that is
@@ -112,17 +129,27 @@ static int gathers(const struct at_trace *t, const struct at_access *master) {
  */
 static void find_master_updates(struct at_trace *t) {
     struct sizes masters = {0};
+    struct overwritings o = {.per_range = POOL_NEW(t->pool, int32_t, t->ranges)};
     for (int32_t e = t->first_gemm; e < t->events; e++) {
-        struct at_event *ev = &t->event[e];
+        const struct at_event *ev = &t->event[e];
         if (ev->kind != AT_KERNEL && ev->kind != AT_D2D) continue;
         masters.n = 0;
         AT_EACH_ACCESS(t, e, a)
         if (at_is_carried(t, a->range, e) && at_map_has(&t->modified, at_pair(t->run[e], a->range)) &&
             !works_on_newer(t, a) && !gathers(t, a))
             sizes_add(t->pool, &masters, at_access_bytes(t, a));
-        if (masters.n && update_overwritten(t, e, &masters)) ev->kind = AT_KERNEL;
+        if (masters.n) find_overwritten(t, e, &masters, &o);
+    }
+    for (int32_t i = 0; i < t->ranges; i++)
+        if (o.per_range[i] && is_scratch(t, i, o.per_range[i])) o.per_range[i] = 0;
+    for (int32_t i = 0; i < o.n; i++) {
+        const struct overwriting *f = &o.found[i];
+        if (!o.per_range[f->range]) continue;
+        update(t, t->run[f->event], f->range);
+        t->event[f->event].kind = AT_KERNEL;
     }
     pool_give(t->pool, masters.size);
+    pool_give(t->pool, o.per_range);
 }
 
 /* ---- the list of runs
