@@ -178,6 +178,8 @@ static real *gradient(struct linear_model *m, int l) { /* d_l = ∂loss/∂h_l (
 /* C (M, N) = op(A) (M, K) · op(B) (K, N) + beta · C */
 static void matmul(struct linear_model *m, cublasOperation_t opA, cublasOperation_t opB, int M, int N, int K,
                    const real *A, const real *B, float beta, void *C, enum number_format format) {
+    EXPECT_ELEMENTS(A, (size_t)M * K);
+    EXPECT_ELEMENTS(B, (size_t)K * N);
     EXPECT_ELEMENTS(C, (size_t)M * N);
     products_plain(&m->base.products, opA, opB, M, N, K, A, B, beta, C, format);
 }

@@ -33,3 +33,4 @@ $(BUILD)/tests/device_shim.so: $(call objs,tests/support/device_shim.c)
 	$(Q)$(CC) $(LDFLAGS_ALL) -shared $^ -o $@
 TEST_PROGRAMS += $(BUILD)/tests/device_shim.so
 UNIT_memory_pool := $(call objs,sample_app/memory_pool.c)
+PROG_tensor_sets := $(call objs,$(patsubst %,sample_app/%.c,device_tensors memory_pool truth train_options checked_call))

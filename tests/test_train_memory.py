@@ -1,6 +1,6 @@
 """When the memory of `train` is there, by its own account (--truth): what comes and goes within a step with --alloc step and pool, gradients
 that are released, one set of activations with --recompute full. Expected values are the rules of sample_app/README.md. Runs on the virtual GPU."""
-import json, os
+import json, os, re
 import pytest
 from conftest import BUILD, DEVICE, run
 
@@ -114,3 +114,28 @@ def test_the_options_are_in_the_account(tmp_path):
     o = truth['options']
     assert (o['model'], o['optimizer'], o['clip'], o['alloc'], o['dim'], o['save'], o['show-activations']) == ('linear', 'rmsprop', 0.5, 'step', C, None, False)
     assert 'heads' not in o and truth['first_step'] == 1
+
+
+# ---- sets of tensors ------------------------------------------------------------------------------------------------
+
+def tensor_sets(what):
+    return run(os.path.join(BUILD, 'tests', 'tensor_sets'), what, env=DEVICE)
+
+
+def test_tensors_that_lie_together_have_no_gaps_and_are_aligned():
+    tensors = [tuple(map(int, line.split())) for line in tensor_sets('class').stdout.splitlines()]
+    sizes = [4, 6, 6, 2048, 2048, 5, 48, 48, 48, 154, 1332]
+    assert [n for n, _ in tensors] == sizes
+    end = 0
+    for n, offset in sorted(tensors, key=lambda t: t[1]):
+        assert offset == end and offset % min(n & -n, 256) == 0
+        end += n
+    assert end == sum(sizes)
+
+
+@pytest.mark.parametrize('what,code,says', [('enough', 0, ''), ('short', 1, 'w has 8 elements, 9 are needed'),
+                                            ('inside', 1, r'w \+ 1 is not the beginning of a tensor'), ('gone', 1, 'w is not the beginning of a tensor')])
+def test_debug_builds_check_operands(what, code, says):
+    r = tensor_sets(what)
+    assert r.returncode == code and (r.stdout == 'right\n') == (code == 0)
+    assert re.fullmatch(rf'(train: tests/programs/tensor_sets\.c:\d+: {says}\n)?', r.stderr) and bool(r.stderr) == bool(code), r.stderr
