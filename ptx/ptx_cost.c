@@ -7,7 +7,7 @@
 
 enum { MAX_BOXES = 1 << 20, SAMPLES = 512, LEAST_SAMPLES = 8 };
 #define EXACT_STEPS UINT64_C(20000000)
-#define SAMPLE_STEPS UINT64_C(3000000)
+#define SAMPLE_STEPS UINT64_C(2000000)
 
 struct box {
     int64_t n[COST_DIMS];

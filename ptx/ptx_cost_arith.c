@@ -390,6 +390,16 @@ static void is_space(struct cost_run *x, struct state *s, const struct ptx_instr
     cost_put(x, s, &i->dst[0], PTX_PRED, a);
 }
 
+/* Is nothing left of a late value that is known to be small? (The upper half of a number of 64 bits, before a
+ * division.) */
+static bool clears(const struct ptx_instr *i, const struct val *v) {
+    const struct val *late = v[0].kind == VAL_LATE ? &v[0] : &v[1], *by = late == v ? &v[1] : &v[0];
+    if ((i->op != PTX_OP_AND && i->op != PTX_OP_SHR) || late->c <= 0 || late->c > 63 || !cost_is_constant(by))
+        return false;
+    if (i->op == PTX_OP_SHR) return late == v && by->c >= late->c && by->c < 64 && ptx_type_kind(i->type) != PTX_KIND_S;
+    return !((uint64_t)by->c & ((UINT64_C(1) << late->c) - 1));
+}
+
 /* What becomes of sources that are not all numbers; false: they are. */
 static bool not_numbers(struct cost_run *x, struct state *s, const struct ptx_instr *i, const struct val *v,
                         unsigned n) {
@@ -406,6 +416,10 @@ static bool not_numbers(struct cost_run *x, struct state *s, const struct ptx_in
     if (!keeps_pointers(i)) base.base = BASE_NUMBER;
     if (ptx_type_bits(i->type) < 32 && i->op != PTX_OP_MOV) base.base = BASE_NUMBER;
     if (!data && !late && !poison) return false;
+    if (late && !data && !poison && clears(i, v)) {
+        put_all(x, s, i, cost_number(0));
+        return true;
+    }
     if (local && base.base != BASE_LOCAL) s->escaped = true;
     if (data)
         put_all(x, s, i, cost_data((enum val_base)base.base));

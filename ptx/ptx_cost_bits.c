@@ -54,6 +54,16 @@ static bool disjoint(struct cost_run *x, const struct val *a, const struct val *
     return lo >= 0 && hi < (wide)1 << multiple_of(a);
 }
 
+/* Bits of two numbers that are not negative, whatever is done with them bit by bit; 0: they may be. */
+static int64_t width_of_both(struct cost_run *x, const struct val *a, const struct val *b) {
+    struct sum p = cost_sum(a), q = cost_sum(b);
+    wide lo, hi, least, most;
+    cost_range(x, &p, &lo, &hi);
+    cost_range(x, &q, &least, &most);
+    if (lo < 0 || least < 0 || hi > INT64_MAX || most > INT64_MAX) return 0;
+    return 64 - __builtin_clzll((unsigned long long)(hi | most) | 1);
+}
+
 struct val cost_logic(struct cost_run *x, const struct ptx_instr *i, const struct val *a, const struct val *b) {
     unsigned bits = ptx_type_bits(i->type);
     if (!a->dims) { /* the constant second */
@@ -64,10 +74,16 @@ struct val cost_logic(struct cost_run *x, const struct ptx_instr *i, const struc
     if (i->type == PTX_PRED || bits > 64) return cost_late(x, cost_halve(x, a->dims), BASE_NUMBER);
     if (b->dims) {
         if (i->op != PTX_OP_AND && (disjoint(x, a, b) || disjoint(x, b, a))) return ptx_cost_add(x, a, b, 1);
-        return cost_late(x, cost_halve(x, (uint16_t)(a->dims | b->dims)), BASE_NUMBER);
+        struct val late = cost_late(x, cost_halve(x, (uint16_t)(a->dims | b->dims)), BASE_NUMBER);
+        late.c = width_of_both(x, a, b);
+        return late;
     }
     struct val r = and_constant(x, a, (uint64_t)b->c, bits);
-    if (i->op == PTX_OP_AND || r.kind != VAL_NUM) return r;
+    if (i->op == PTX_OP_AND) return r;
+    if (r.kind != VAL_NUM) {
+        r.c = width_of_both(x, a, b);
+        return r;
+    }
     struct val sum = ptx_cost_add(x, a, b, 1); /* a | b = a + b − (a & b), a ^ b = a + b − 2(a & b) */
     return ptx_cost_add(x, &sum, &r, i->op == PTX_OP_OR ? -1 : -2);
 }

@@ -45,7 +45,7 @@ struct val { /* all zero: the number 0 */
     uint8_t kind, base;
     uint16_t dims; /* mask of those with f ≠ 0 */
     int32_t var;   /* BASE_VAR; LATE: a number of its own */
-    int64_t c;     /* modulo 2^64 */
+    int64_t c;     /* modulo 2^64. LATE: its bits from this one on are zero; 0: not known */
     union {
         int64_t f[COST_DIMS]; /* modulo 2^64 */
         struct wish wish;     /* LATE */

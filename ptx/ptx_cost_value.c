@@ -2,7 +2,7 @@
 #include <string.h>
 #include "ptx/ptx_cost_model.h"
 
-enum { MANY_PARTS = 4096 }; /* cuts of a coordinate at multiples of something */
+enum { MANY_PARTS = 4096, MOST_CUTS = 8, MOST_PERIOD = 1024 }; /* cuts of a coordinate at multiples of something */
 
 #define EACH_DIM(mask, k) \
     for (uint32_t m_##k = (mask), k; m_##k && (k = (uint32_t)__builtin_ctz(m_##k), 1); m_##k &= m_##k - 1)
@@ -178,6 +178,27 @@ static bool undo_reciprocal(const struct cost_run *x, struct sum *r, wide *d) {
     return true;
 }
 
+static wide symmetric(wide a, wide d) { /* a modulo d, between -d/2 and d/2 */
+    return a - floor_div(a + d / 2, d) * d;
+}
+
+/* A small p for which p · f is nearly a multiple of d, so that with x = p·q + r little is left of the factor of q: as
+ * of the inverse of 3 modulo 2^32, by which a compiler tests for multiples. From the continued fraction of f / d. 0:
+ * none. */
+static int64_t near_period(wide f, wide d, int64_t n) {
+    wide a = magnitude(f), b = d, before = 0, p = 1;
+    while (a) { /* p: denominators of the convergents */
+        wide q = b / a, next = q * p + before, rest = b % a;
+        b = a;
+        a = rest;
+        before = p;
+        p = next;
+        if (p > MOST_PERIOD || p > n / 2) return 0;
+        if (p > 1 && magnitude(symmetric(p * f, d)) * (n / p) < 2 * d) return (int64_t)p;
+    }
+    return 0;
+}
+
 static struct wish how_to_split(const struct cost_run *x, const struct sum *r, wide d) {
     int dim = -1;
     wide most = 0;
@@ -194,6 +215,8 @@ static struct wish how_to_split(const struct cost_run *x, const struct sum *r, w
             return (struct wish){.dim = (int8_t)dim, .radix = false, .at = n - n % (int64_t)period};
         return (struct wish){.dim = (int8_t)dim, .radix = true, .at = (int64_t)period};
     }
+    int64_t near = room && most / d > MOST_CUTS && !(x->counters >> dim & 1) ? near_period(f, d, n) : 0;
+    if (near) return (struct wish){.dim = (int8_t)dim, .radix = n % near == 0, .at = n % near ? n - n % near : near};
     if (at < 1 || at >= n) at = n / 2;
     return (struct wish){.dim = (int8_t)dim, .opaque = most / d > MANY_PARTS, .at = (int64_t)at};
 }

@@ -38,7 +38,7 @@ FUZZERS += $(BUILD)/fuzz/fuzz_ptx $(BUILD)/fuzz/fuzz_fatbin
 TEST_PROGRAMS += $(BUILD)/fuzz/fuzz_ptx $(BUILD)/fuzz/fuzz_fatbin
 
 # Kernels whose costs are compared with the interpreter's counts, optimised and not.
-COST_PTX := $(patsubst %,$(BUILD)/tests/cost/%.ptx,gpt_kernels gpt_kernels_g optimizer_kernels bench_jit_kernels)
+COST_PTX := $(patsubst %,$(BUILD)/tests/cost/%.ptx,gpt_kernels gpt_kernels_g optimizer_kernels bench_jit_kernels cost_kernels)
 $(BUILD)/tests/cost/%.ptx: sample_app/%.cu $(wildcard sample_app/*.h)
 	@mkdir -p $(@D)
 	$(SAY) "  NVCC $@"
@@ -51,6 +51,12 @@ $(BUILD)/tests/cost/bench_jit_kernels.ptx: bench/bench_jit_kernels.cu
 	@mkdir -p $(@D)
 	$(SAY) "  NVCC $@"
 	$(Q)$(NVCC) -ptx -arch=compute_80 $< -o $@
+$(BUILD)/tests/cost/cost_kernels.ptx: tests/programs/cost_kernels.cu
+	@mkdir -p $(@D)
+	$(SAY) "  NVCC $@"
+	$(Q)$(NVCC) -ptx -arch=compute_80 $< -o $@
+UNIT_test_ptx_cost = $(PTX_OBJ) | $(BUILD)/tests/cost/cost_kernels.ptx
+LIBS_test_ptx_cost = $(PTX_LIBS)
 UNIT_test_ptx_cost_sweep = $(PTX_OBJ) | $(COST_PTX) $(ACCESS_PTX) $(ACCESS_PTX_G)
 LIBS_test_ptx_cost_sweep = $(PTX_LIBS)
 TEST_PROGRAMS += $(COST_PTX)
