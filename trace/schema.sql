@@ -128,7 +128,7 @@ CREATE TABLE lost(                 -- what was not recorded
 -- ==== analysed (rewritten by `acct analyze`; meta.analysis_version tells by which) =======================================
 CREATE TABLE op_buffer(            -- what each op reads and writes
   op INTEGER NOT NULL REFERENCES op(id),
-  slot TEXT NOT NULL,              -- operand: A B C x y result dst src …, or the number of a kernel argument
+  slot TEXT NOT NULL,              -- operand: A B C D bias aux a_scale … x y result dst src …, or the number of a kernel argument
   alloc INTEGER REFERENCES alloc(id), -- NULL: no allocation known there
   address INTEGER, bytes INTEGER,  -- extent from first to last byte touched; NULL: not known
   mode TEXT NOT NULL,              -- r w rw ?
