@@ -21,7 +21,7 @@
 
 static const struct train_options defaults[] = {
     [MODEL_GPT] = {DEFAULTS, .model = MODEL_GPT, .optimizer = OPTIMIZER_ADAMW, .layers = 4, .dim = 128, .heads = 4,
-                   .seq = 64, .batch = 8, .vocab = 256, .steps = 200, .lr = 0.001},
+                   .seq = 64, .batch = 8, .vocab = 256, .steps = 200, .lr = 0.0005},
     [MODEL_LINEAR] = {DEFAULTS, .model = MODEL_LINEAR, .optimizer = OPTIMIZER_MOMENTUM, .layers = 6, .dim = 256,
                       .batch = 32, .vocab = 256, .steps = 100, .lr = 0.3},
 };
