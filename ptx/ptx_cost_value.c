@@ -2,7 +2,7 @@
 #include <string.h>
 #include "ptx/ptx_cost_model.h"
 
-enum { MANY_PARTS = 4096, MOST_CUTS = 8, MOST_PERIOD = 1024 }; /* cuts of a coordinate at multiples of something */
+enum { MANY_PARTS = 4096, MOST_CUTS = 8, MOST_PERIOD = 256 }; /* cuts of a coordinate at multiples of something */
 
 #define EACH_DIM(mask, k) \
     for (uint32_t m_##k = (mask), k; m_##k && (k = (uint32_t)__builtin_ctz(m_##k), 1); m_##k &= m_##k - 1)
@@ -194,7 +194,7 @@ static int64_t near_period(wide f, wide d, int64_t n) {
         before = p;
         p = next;
         if (p > MOST_PERIOD || p > n / 2) return 0;
-        if (p > 1 && magnitude(symmetric(p * f, d)) * (n / p) < 2 * d) return (int64_t)p;
+        if (p > 1 && magnitude(symmetric(p * f, d)) * (n / p) < d / 16) return (int64_t)p;
     }
     return 0;
 }
