@@ -117,6 +117,79 @@ static int load_operands(struct report *r, int64_t step, const struct spans *par
     return report_rows_end(r, st, rc, err, err_len);
 }
 
+/* A buffer that a launch filled from one parameter: a cast, as products in a smaller format need one. */
+struct copy {
+    int64_t address, alloc, from, bytes; /* the copy; the parameter: allocation, offset, bytes */
+};
+
+struct copies {
+    struct copy *copy;
+    int64_t n;
+};
+
+static struct copy *find_copy(const struct copies *c, int64_t address) {
+    for (int64_t i = 0; i < c->n; i++)
+        if (c->copy[i].address == address) return &c->copy[i];
+    return NULL;
+}
+
+/* An op wrote `address`, having read `source` (alloc 0: no parameter, or several). */
+static void note_write(struct copies *c, int64_t address, const struct copy *source) {
+    struct copy *found = find_copy(c, address);
+    if (!found && !source->alloc) return;
+    if (!found) {
+        c->copy = report_grow(c->copy, c->n, sizeof *c->copy);
+        found = &c->copy[c->n++];
+    }
+    *found = *source;
+    found->address = address;
+}
+
+enum { ROW_OP, ROW_SLOT, ROW_MODE, ROW_ADDRESS, ROW_BYTES, ROW_PARAMETER, ROW_OFFSET, ROW_ELEMENTS };
+
+/* One row of an op's buffers: what it reads of parameters is collected in *source, what it writes is noted, and a
+ * factor of a product that is a copy is pushed. Reads come before writes. */
+static void follow_row(sqlite3_stmt *st, int64_t bits, struct copies *c, struct copy *source, struct spans *out) {
+    const char *mode = (const char *)sqlite3_column_text(st, ROW_MODE);
+    int64_t address = sqlite3_column_int64(st, ROW_ADDRESS), parameter = sqlite3_column_int64(st, ROW_PARAMETER);
+    int64_t elements = sqlite3_column_int64(st, ROW_ELEMENTS);
+    if (strcmp(mode, "r")) {
+        note_write(c, address, source);
+    } else if (elements) {
+        const struct copy *copy = find_copy(c, address);
+        if (copy && copy->alloc && copy->bytes * 8 / bits == elements) push(out, copy->alloc, copy->from, copy->bytes);
+    } else if (parameter) {
+        int64_t bytes = sqlite3_column_int64(st, ROW_BYTES);
+        *source = (struct copy){0, source->bytes ? 0 : parameter, sqlite3_column_int64(st, ROW_OFFSET), bytes};
+    }
+}
+
+/* The parameters that products of a step read through copies. */
+static int load_copied(struct report *r, int64_t step, int64_t bits, struct spans *out, char *err, size_t err_len) {
+    sqlite3_stmt *st = report_prepare(
+        r,
+        "SELECT b.op, b.slot, b.mode, b.address, b.bytes,"
+        " CASE WHEN b.alloc IN (SELECT alloc FROM alloc_class WHERE class = 'param') THEN b.alloc END,"
+        " b.address - a.address, CASE b.slot WHEN 'A' THEN g.m * g.k WHEN 'B' THEN g.k * g.n END"
+        " FROM op_cost c JOIN op_buffer b ON b.op = c.op JOIN alloc a ON a.id = b.alloc LEFT JOIN gemm g ON g.id = b.op"
+        " WHERE c.step = ? AND b.bytes > 0 ORDER BY b.op, b.mode <> 'r'",
+        err, err_len);
+    struct copies copies = {0};
+    struct copy source = {0};
+    int64_t op = -1;
+    int rc;
+    if (!st) return -1;
+    sqlite3_bind_int64(st, 1, step);
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        if (sqlite3_column_int64(st, ROW_OP) != op) source = (struct copy){0};
+        op = sqlite3_column_int64(st, ROW_OP);
+        follow_row(st, bits, &copies, &source, out);
+    }
+    free(copies.copy);
+    normalize(out);
+    return report_rows_end(r, st, rc, err, err_len);
+}
+
 static const struct report_step *last_complete(const struct report *r) {
     for (int64_t i = r->n_steps - 1; i >= 0; i--)
         if (r->steps[i].complete) return &r->steps[i];
@@ -131,6 +204,7 @@ static int check_one_model(struct report *r, const struct spans *parameters, cha
     int64_t bits = 0, matmul = r->matmul_parameters;
     if (!s) return 0;
     int rc = load_operands(r, s->index, parameters, &read, &bits, err, err_len);
+    if (!rc && bits) rc = load_copied(r, s->index, bits, &read, err, err_len);
     if (!rc && bits && size_of_both(parameters, &read) * 8 / bits < matmul) {
         r->parameters = r->matmul_parameters = REPORT_UNKNOWN;
         report_note(
@@ -169,6 +243,7 @@ int report_load_parameters(struct report *r, char *err, size_t err_len) {
     int rc = load_parameters(r, &parameters, err, err_len);
     r->parameters = r->matmul_parameters = REPORT_UNKNOWN;
     if (!rc && parameters.n) rc = load_operands(r, -1, &parameters, &operands, &bits, err, err_len);
+    if (!rc && bits && last_complete(r)) rc = load_copied(r, last_complete(r)->index, bits, &operands, err, err_len);
     if (!rc && bits) {
         r->parameters = size_of(&parameters) * 8 / bits;
         r->matmul_parameters = size_of_both(&parameters, &operands) * 8 / bits;
