@@ -82,6 +82,10 @@ static void heuristics_respect_the_workspace(void **state) {
         }
     }
     assert_true(last > 1);
+    uint64_t one_less = p.results[last - 1].workspaceSize - 1;
+    PREFER(&p, MAX_WORKSPACE_BYTES, one_less);
+    OK(ask(&p, 8));
+    assert_int_equal(p.found, last - 1);
     OK(ask(&p, 1));
     assert_int_equal(p.found, 1);
     uint32_t in_place_only = CUBLASLT_REDUCTION_SCHEME_INPLACE;
