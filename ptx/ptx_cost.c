@@ -6,8 +6,7 @@
 #include "ptx/ptx_cost_model.h"
 
 enum { MAX_BOXES = 1 << 20, SAMPLES = 512, LEAST_SAMPLES = 8 };
-#define EXACT_STEPS UINT64_C(20000000)
-#define SAMPLE_STEPS UINT64_C(2000000)
+#define USUAL_STEPS UINT64_C(20000000)
 
 struct box {
     int64_t n[COST_DIMS];
@@ -126,7 +125,7 @@ static int walk_box(struct cost_run *x, struct boxes *b, const struct box *box, 
     } else if (r == WALK_SPLIT) {
         /* Each x alone, and too many of them: rather give up at once. */
         bool hopeless = x->split.opaque && x->split.dim >= 0 &&
-                        (double)x->n[x->split.dim] * (double)(x->steps - steps) > (double)EXACT_STEPS / 16;
+                        (double)x->n[x->split.dim] * (double)(x->steps - steps) > (double)x->most / 16;
         result = hopeless || split(b, box, x->split) ? 1 : 0;
     } else if (r == WALK_ENDLESS) {
         for (int k = 0; k < PTX_T_FIELDS; k++)
@@ -186,7 +185,7 @@ static void add_scaled(struct totals *to, const struct totals *t, double by, dou
 static int sample(struct cost_run *x, struct totals *t, int64_t *counted) {
     int64_t blocks = blocks_of(x), want = blocks < SAMPLES ? blocks : SAMPLES;
     double lo[PTX_T_FIELDS] = {0}, hi[PTX_T_FIELDS] = {0}, end_lo[PTX_T_FIELDS] = {0}, end_hi[PTX_T_FIELDS] = {0};
-    uint64_t limit = x->steps + SAMPLE_STEPS;
+    uint64_t limit = x->steps + x->most / 10;
     memset(t, 0, sizeof *t);
     for (*counted = 0; *counted < want; ++*counted) {
         int64_t n = *counted, inner = n - 2;
@@ -200,7 +199,7 @@ static int sample(struct cost_run *x, struct totals *t, int64_t *counted) {
         struct box box = whole(x, ctaid);
         struct totals one;
         if (x->steps > limit && *counted >= LEAST_SAMPLES) break;
-        int r = walk_all(x, &box, SAMPLE_STEPS / LEAST_SAMPLES, &one);
+        int r = walk_all(x, &box, x->most / 10 / LEAST_SAMPLES, &one);
         if (r) return r;
         bool end = n < 2 || blocks == want;
         add_scaled(t, &one, 1, end ? end_lo : lo, end ? end_hi : hi);
@@ -228,7 +227,7 @@ static int price(struct cost_run *x, struct ptx_cost *out) {
     struct totals t;
     struct box box = whole(x, NULL);
     out->blocks_counted = blocks_of(x);
-    int r = walk_all(x, &box, EXACT_STEPS, &t);
+    int r = walk_all(x, &box, x->most, &t);
     out->grade = PTX_COST_EXACT;
     if (r == 1) {
         out->grade = PTX_COST_SAMPLED;
@@ -279,6 +278,12 @@ static int prepare(struct cost_run *x) {
 
 int ptx_cost_launch(const struct ptx_module *module, const struct ptx_function *entry, const uint32_t grid[3],
                     const uint32_t block[3], uint32_t dynamic_shared, const void *params, struct ptx_cost *out) {
+    return ptx_cost_launch_within(0, module, entry, grid, block, dynamic_shared, params, out);
+}
+
+int ptx_cost_launch_within(uint64_t steps, const struct ptx_module *module, const struct ptx_function *entry,
+                           const uint32_t grid[3], const uint32_t block[3], uint32_t dynamic_shared, const void *params,
+                           struct ptx_cost *out) {
     memset(out, 0, sizeof *out);
     if (refused(entry, grid, block, out)) return -1;
     struct cost_run *x = calloc(1, sizeof *x);
@@ -286,6 +291,7 @@ int ptx_cost_launch(const struct ptx_module *module, const struct ptx_function *
         snprintf(out->why, sizeof out->why, "no memory");
         return -1;
     }
+    x->most = steps ? steps : USUAL_STEPS;
     x->module = module;
     x->entry = entry;
     x->params = params;

@@ -145,7 +145,7 @@ struct cost_run {
     struct val sreg[6];          /* tid, ctaid */
     struct wish split;
     int32_t serial;
-    uint64_t steps, limit;
+    uint64_t steps, limit, most; /* most: that the caller allows for an exact price */
     struct history *history;
     int32_t histories, history_base, history_room;
     struct assumption assume[COST_MAX_NEST];

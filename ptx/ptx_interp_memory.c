@@ -22,8 +22,8 @@ void ptx_store(unsigned char *p, unsigned bytes, uint64_t value) {
 uint32_t ptx_arg_offset(const struct ptx_function *f, int32_t k) {
     uint64_t at = 0;
     for (int32_t n = 0;; n++) {
-        const struct ptx_var *v = &f->vars[n];
         if (n >= f->params + f->returns) return (uint32_t)(at + 15) & ~15u;
+        const struct ptx_var *v = &f->vars[n];
         uint32_t align = v->align ? v->align : 1;
         at = (at + align - 1) / align * align;
         if (n == k) return (uint32_t)at;

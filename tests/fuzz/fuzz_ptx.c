@@ -1,9 +1,10 @@
 /* Fuzzer of the PTX reader: any text gives an error with its place, or a module whose every index is in bounds, which
- * the control flow, the access analysis and the interpreter then walk. */
+ * the control flow, the access analysis, the cost model and the interpreter then walk. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "ptx/ptx_access.h"
+#include "ptx/ptx_cost.h"
 #include "ptx/ptx_interp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -66,6 +67,27 @@ static void analyse(const struct ptx_module *m, const struct ptx_function *f) {
     free(params);
 }
 
+/* Whatever a kernel does, its price has an end and bounds in their order. */
+static void price(const struct ptx_module *m, const struct ptx_function *f) {
+    uint32_t grid[3] = {70000, 2, 1}, block[3] = {33, 2, 1};
+    unsigned char *params = malloc((size_t)f->param_bytes + 1);
+    for (uint32_t n = 0; n < f->param_bytes; n++) params[n] = (unsigned char)(n % 4 ? 0 : n + 5);
+    struct ptx_cost c;
+    for (int known = 0; known < 2; known++) {
+        if (ptx_cost_launch_within(3000, m, f, grid, block, 64, known ? params : NULL, &c)) {
+            must(c.why[0] != 0, "no price, and no word of why");
+            continue;
+        }
+        must(c.grade == PTX_COST_EXACT || c.why[0] != 0, "a grade without a reason");
+        for (unsigned k = 0; k < PTX_T_FIELDS; k++) {
+            const struct ptx_count *n = ptx_cost_field(&c, k);
+            must(n->lo >= 0 && n->lo <= n->hi, "bounds in the wrong order");
+            must(c.grade != PTX_COST_EXACT || n->lo == n->hi, "exact, with bounds");
+        }
+    }
+    free(params);
+}
+
 /* No access to global memory is let through. */
 static int refuse(void *context, const struct ptx_touch *touch) {
     (void)context;
@@ -105,6 +127,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         check_function(m, f);
         if (!f->entry || f->error) continue;
         analyse(m, f);
+        price(m, f);
         if (f->shared_bytes < 1 << 20 && f->local_bytes < 1 << 20) interpret(m, f, symbols);
     }
     free(symbols);
