@@ -34,25 +34,39 @@ static void note_use(const struct at_trace *t, struct at_value *v, const struct 
     v->gemm_result |= at_is_result(t, a);
 }
 
+/* Two tensors in a pool may share bytes, one after the other: the extents of the same one are mostly the same. */
+static int same_tensor(const struct at_buffer *x, const struct at_buffer *y) {
+    if (x->bytes < 0 || y->bytes < 0) return 1; /* nothing says otherwise */
+    int64_t from = x->offset > y->offset ? x->offset : y->offset;
+    int64_t x_end = x->offset + x->bytes, y_end = y->offset + y->bytes, to = x_end < y_end ? x_end : y_end;
+    return 2 * (to - from) >= (x->bytes > y->bytes ? x->bytes : y->bytes);
+}
+
+/* The last write before an event. */
+struct last_write {
+    int32_t event, buffer; /* -1: none */
+    int unread;
+};
+
 /* A kernel that may leave some bytes as they were, in a value that nobody has read since another function made it,
  * works on that value: nothing is written in vain. A pass that comes again without a reader (evaluation) is no such
- * case. */
-static int works_on(const struct at_trace *t, const struct at_access *a, int32_t writer, int unread) {
-    if (a->mode != AT_W || !t->buffer[a->buffer].partial || !unread || writer < 0) return 0;
-    const struct at_event *e = &t->event[a->event], *w = &t->event[writer];
-    return w->kind != AT_MEMSET && w->name != e->name;
+ * case, nor is another tensor in its place. */
+static int works_on(const struct at_trace *t, const struct at_access *a, const struct last_write *w) {
+    if (a->mode != AT_W || !t->buffer[a->buffer].partial || !w->unread || w->event < 0) return 0;
+    const struct at_event *e = &t->event[a->event], *by = &t->event[w->event];
+    return by->kind != AT_MEMSET && by->name != e->name && same_tensor(&t->buffer[a->buffer], &t->buffer[w->buffer]);
 }
 
 /* A pure write begins a value, unless the same op has just touched the range in another role. */
 static void values_of_range(struct at_trace *t, int32_t r, int32_t *room) {
     struct at_range *range = &t->range[r];
-    int32_t last_event = -1, writer = -1, before = -1;
-    int unread = 0;
+    int32_t last_event = -1, before = -1;
+    struct last_write last = {-1, -1, 0};
     range->value0 = t->values;
     for (int32_t i = range->touch0; i < range->touch0 + range->touches; i++) {
         struct at_access *a = &t->access[t->touch[i]];
-        if (a->event != last_event) before = writer;
-        if (a->event != last_event && works_on(t, a, writer, unread)) a->mode = AT_RW;
+        if (a->event != last_event) before = last.event;
+        if (a->event != last_event && works_on(t, a, &last)) a->mode = AT_RW;
         if (i == range->touch0 || (a->mode == AT_W && a->event != last_event)) {
             POOL_ROOM(t->pool, t->value, t->values, *room);
             t->value[t->values++] = (struct at_value){.range = r,
@@ -68,8 +82,11 @@ static void values_of_range(struct at_trace *t, int32_t r, int32_t *room) {
         a->value = t->values - 1;
         a->writer = before;
         note_use(t, v, a);
-        unread = at_writes(a->mode) || (unread && a->event == writer);
-        if (at_writes(a->mode)) writer = a->event;
+        last.unread = at_writes(a->mode) || (last.unread && a->event == last.event);
+        if (at_writes(a->mode)) {
+            last.event = a->event;
+            last.buffer = a->buffer;
+        }
         last_event = a->event;
     }
     range->values = t->values - range->value0;
