@@ -92,6 +92,37 @@ def test_books_of_other_choices(tmp_path, options):
     check(tmp_path, f'{SIZES[2]} {options}')
 
 
+@pytest.mark.parametrize('alloc', ['tensor', 'class'])
+@pytest.mark.parametrize('dtype', ['tf32', 'bf16', 'fp16', 'fp8'])
+def test_books_of_number_formats(tmp_path, dtype, alloc):
+    """Master weights are optimizer, casts to fp8 activation; 6n-matmul has the parameters that products read through a cast."""
+    options = f'{SIZES[3]} --dtype {dtype} --alloc {alloc}'
+    check(tmp_path, options)
+    s = report(tmp_path / 'a.db')['steps'][1]
+    L, C = number(options, 'layers'), number(options, 'dim')
+    n = json.load(open(tmp_path / 'truth.json'))['parameters']
+    assert s['mfu_by_convention']['6n-matmul'] / s['mfu_by_convention']['6n'] == pytest.approx((12 * C * C * L + 256 * C) / n)
+    dtypes = {d for d, in query(tmp_path / 'a.db', 'select distinct dtype from op_cost where matmul')}
+    assert dtypes == ({'fp8', 'bf16'} if dtype == 'fp8' else {dtype})
+
+
+@pytest.mark.parametrize('options', ['--accum 3', '--recompute full', '--accum 2 --recompute full --dtype bf16', '--accum 2 --dtype fp8', '--clip 0.5 --optimizer rmsprop',
+                                     '--dtype fp16 --optimizer adagrad --alloc class --recompute full', '--zero-grad none --dtype bf16', '--zero-grad none --accum 2'])
+def test_books_of_the_lectures_choices(tmp_path, options):
+    """Micro-batches, recomputation, gradients that come and go: classes at each step's last update, phases, FLOPs apart."""
+    r, db, truth = train(tmp_path, f'{SIZES[2]} {options}')
+    j, k = report(db), number(f'{options} --accum 1', 'accum')
+    forward, backward = products(SIZES[2])
+    assert j['totals']['dropped'] == 0 and len(j['steps']) == STEPS
+    for s, own in zip(j['steps'], truth['steps']):
+        assert (s['flops']['forward'], s['flops']['backward'], s['flops']['optimizer']) == (k * forward, k * backward, 0)
+        assert s['flops']['recompute'] == own['flops']['recompute'] and (own['flops']['recompute'] > 0) == ('recompute' in options)
+        assert s['memory']['at_peak'] == by_class(truth, own['to_call'])
+        assert s['micro_batches'] == k and [(p['name'], p['micro_batch']) for p in s['phases']] == [(p['name'], p['micro_batch']) for p in own['phases']]
+    check_calls_against_truth(db, truth)
+    check_times(db, j)
+
+
 @pytest.mark.parametrize('rows', ['--seq 1 --batch 1', '--seq 1 --batch 2', '--seq 2 --batch 2'])
 def test_books_of_few_rows(tmp_path, rows):
     """Activations of the size of the layernorms' weights."""
