@@ -282,11 +282,8 @@ static void fill_results(const struct product *p, struct acct_ev_gemm *r) {
 
 /* What the descriptors say. */
 static void fill_described(const struct lt_matmul *g, struct acct_ev_gemm *r) {
-    struct product p = {.call = g,
-                        .a = ask_layout(g->Adesc),
-                        .b = ask_layout(g->Bdesc),
-                        .c = ask_layout(g->Cdesc),
-                        .d = ask_layout(g->Ddesc)};
+    struct product p = {.call = g, .a = ask_layout(g->Adesc), .b = ask_layout(g->Bdesc), .c = ask_layout(g->Cdesc)};
+    p.d = g->Ddesc == g->Cdesc ? p.c : ask_layout(g->Ddesc);
     p.transposed = p.d.by_rows;
     p.epilogue = ask_i32(OF_PRODUCT, g->computeDesc, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT);
     struct scalars s = ask_scalars(OF_PRODUCT, g->computeDesc, CUBLASLT_MATMUL_DESC_SCALE_TYPE,
