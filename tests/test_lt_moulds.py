@@ -101,3 +101,21 @@ def test_products_of_two_formats_are_measured_each_by_its_peak(tmp_path):
         peak = j['device']['peak_flops']
         at_peak = linear / peak['fp8'] + other / peak['bf16']
         assert s['mfu'] == pytest.approx(at_peak / ((s['device_end_ns'] - s['device_start_ns']) * 1e-9), rel=1e-6)
+
+
+def test_one_step_in_fp8(tmp_path):
+    """Every operand of the linear layers goes through the same few buffers, cast anew each time: none of them is a weight, and a trace
+    of a single step, in which much looks carried, has that one step."""
+    path, truth = tmp_path / 't.db', tmp_path / 'truth.json'
+    r = run(ACCT, 'run', '--vgpu', '-o', path, '--', TRAIN, *'--layers 2 --dim 64 --heads 4 --seq 32 --batch 2 --steps 1 --dtype fp8'.split(),
+            '--truth', truth, timeout=300)
+    assert r.returncode == 0, r.stderr
+    L, C, T, B, V = 2, 64, 32, 2, 256
+    forward = 2 * B * T * (L * 12 * C * C + V * C) + 2 * L * 2 * B * T * T * C
+    [s] = json.loads(run(ACCT, 'report', '--format', 'json', path).stdout)['steps']
+    assert (s['flops']['forward'], s['flops']['backward'], s['flops']['recompute']) == (forward, 2 * forward, 0)
+    own = {}
+    for b in json.load(open(truth))['buffers']:
+        own[b['class']] = own.get(b['class'], 0) + b['bytes']
+    for name in ('param', 'grad', 'optimizer', 'activation', 'activation_grad', 'workspace'):
+        assert s['memory']['at_peak'][name] == own[name], name
