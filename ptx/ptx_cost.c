@@ -92,8 +92,8 @@ static void add_box(const struct cost_run *x, const struct state *s, struct tota
     for (int k = 0; k < COST_DIMS; k++)
         if (x->used >> k & 1) threads *= x->n[k];
     for (int k = 0; k < PTX_T_FIELDS; k++) {
-        t->lo[k] += s->lo.n[k] * threads;
-        t->hi[k] += s->hi.n[k] * threads;
+        t->lo[k] += s->lo.n[k] * threads + s->box_lo[k];
+        t->hi[k] += s->hi.n[k] * threads + s->box_hi[k];
     }
     t->endless |= s->endless;
 }
@@ -104,7 +104,7 @@ static int walk_box(struct cost_run *x, struct boxes *b, const struct box *box, 
     memcpy(x->n, box->n, sizeof x->n);
     memcpy(x->sreg, box->sreg, sizeof x->sreg);
     x->used = box->used;
-    x->counters = 0;
+    x->counters = x->varying = 0;
     x->nest = x->assumed = x->writes = 0;
     x->logging = false;
     struct state *s = cost_state_new(x);

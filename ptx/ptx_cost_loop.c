@@ -2,12 +2,14 @@
  * is proved by walking one iteration with the number of the iteration, 0 ≤ k < N, for a coordinate: if that is decided
  * for all k, always the same way, and ends with just the values of iteration k + 1, then N iterations do the same.
  * Values that do not grow so are poisoned for that walk: it must write them before it reads them. The last of the N is
- * walked as usual and makes them. N is first without end; where a branch is not decided for all k, it is cut. */
+ * walked as usual and makes them. N is first without end; where a branch is not decided for all k, it is cut. If the
+ * comparison that ends the loop gives N as an affine function of the coordinates, threads with different N stay
+ * together: then the iterations are summed over the box. */
 #include <stdlib.h>
 #include <string.h>
 #include "ptx/ptx_cost_model.h"
 
-enum { MAX_ROUNDS = 48 };
+enum { MAX_ROUNDS = 48, MAX_TRIES = 8 };
 
 void cost_history_cut(struct cost_run *x, int32_t to) {
     while (x->histories > to) cost_state_free(x->history[--x->histories].before);
@@ -86,6 +88,7 @@ struct attempt {
     struct growth *growth;
     int32_t base, slots;
     int dim;
+    int tries;         /* whether the number of iterations is a function of the coordinates */
     struct state *end; /* of the iteration that was walked for all */
 };
 
@@ -173,6 +176,65 @@ static void skip(struct attempt *a, int64_t iterations) {
         s->cell[n].v = in_iteration(&s->cell[n].v, &a->growth[a->slots + n], -1, iterations);
 }
 
+/* Threads of one box with different numbers of iterations: Σ over the box of the sum. */
+static wide over_box(const struct cost_run *x, const struct sum *s) {
+    wide points = 1, twice = 2 * s->c;
+    for (int k = 0; k < COST_DIMS; k++)
+        if (x->used >> k & 1 && !(x->counters >> k & 1)) {
+            points *= x->n[k];
+            if (s->dims >> k & 1) twice += s->f[k] * (x->n[k] - 1);
+        }
+    return points * twice / 2;
+}
+
+static struct val after_last(const struct cost_run *x, const struct val *now, const struct growth *g) {
+    struct val times = cost_from_sum(&x->last);
+    if (g->how != BY_CONSTANT || now->kind != VAL_NUM) return in_iteration(now, g, -1, 0);
+    return ptx_cost_add(x, now, &times, g->by);
+}
+
+static void skip_varying(struct attempt *a) {
+    struct state *s = a->now;
+    struct cost_run *x = a->x;
+    wide times = over_box(x, &x->last);
+    for (int k = 0; k < PTX_T_FIELDS; k++) {
+        s->box_lo[k] += times * a->end->lo.n[k];
+        s->box_hi[k] += times * a->end->hi.n[k];
+    }
+    s->endless |= a->end->endless;
+    for (int32_t n = 0; n < a->slots; n++) s->regs[a->base + n] = after_last(x, &s->regs[a->base + n], &a->growth[n]);
+    for (int32_t n = 0; n < s->cells; n++) s->cell[n].v = after_last(x, &s->cell[n].v, &a->growth[a->slots + n]);
+}
+
+/* The number of iterations as a function of the coordinates, if the comparison that the split is for gives one.
+ * WALK_AT: it does not, WALK_EXIT: it does; WALK_SPLIT: it would, for parts of the box. */
+static enum walk vary(struct attempt *a) {
+    struct cost_run *x = a->x;
+    struct wish w = x->split;
+    bool alone = x->counters == 1u << a->dim && !x->nest && !x->assumed && !a->now->frozen;
+    if (!alone || !w.end || a->tries == MAX_TRIES) return WALK_AT;
+    struct sum e = x->ends[w.end - 1], zero = {0}, last;
+    wide f = e.dims >> a->dim & 1 ? e.f[a->dim] : 0, lo, hi;
+    e.dims &= (uint16_t) ~(1u << a->dim);
+    e = cost_sum_add(&zero, &e, -1);
+    if (f <= 0 || !e.dims || e.dims & (x->counters | ~x->used)) return WALK_AT;
+    a->tries++;
+    if (!cost_floor(x, &e, f, &last, &w)) {
+        if (!w.opaque) x->split = w;
+        return w.opaque ? WALK_AT : WALK_SPLIT;
+    }
+    cost_range(x, &last, &lo, &hi); /* of several comparisons the last to be looked at is the one */
+    if (lo < 0 && hi >= 0) {        /* some threads do not even begin the first */
+        struct sum begins = cost_sum_add(&zero, &e, -1);
+        if (cost_at_most_zero(x, &begins, &x->split) < 0) return WALK_SPLIT;
+    }
+    if (lo < 0 || lo == hi || hi >= COST_FOREVER) return WALK_AT;
+    x->last = last;
+    x->varying = (uint16_t)(1u << a->dim);
+    x->n[a->dim] = (int64_t)hi + 1;
+    return WALK_EXIT;
+}
+
 static enum walk prove(struct attempt *a) {
     struct cost_run *x = a->x;
     for (int round = 0; round < MAX_ROUNDS; round++) {
@@ -180,6 +242,14 @@ static enum walk prove(struct attempt *a) {
         enum walk r = walk_iteration(a);
         if (r == WALK_LIMIT || r == WALK_ERROR || r == WALK_ENDLESS) return r;
         if (r == WALK_SPLIT && x->split.dim == a->dim) {
+            r = vary(a);
+            if (r == WALK_SPLIT) return r;
+            if (r == WALK_EXIT) continue;
+            if (x->varying) { /* to no avail */
+                x->varying = 0;
+                x->n[a->dim] = COST_FOREVER;
+                continue;
+            }
             if (x->split.at < 2) return WALK_AT;
             x->n[a->dim] = x->split.at;
             continue;
@@ -192,7 +262,10 @@ static enum walk prove(struct attempt *a) {
             add_times(a->now, a->end, 1);
             return WALK_ENDLESS;
         }
-        skip(a, x->n[a->dim] - 1);
+        if (x->varying)
+            skip_varying(a);
+        else
+            skip(a, x->n[a->dim] - 1);
         return WALK_EXIT; /* done */
     }
     return WALK_AT;
@@ -213,6 +286,7 @@ static enum walk attempt(struct cost_run *x, struct state *s, const struct loop 
     enum walk r = prove(&a);
     x->used &= (uint16_t) ~(1u << a.dim);
     x->counters &= (uint16_t) ~(1u << a.dim);
+    x->varying &= x->counters;
     free(a.growth);
     cost_state_free(a.end);
     return r;

@@ -14,7 +14,7 @@
 #include "ptx/ptx_cost.h"
 #include "ptx/ptx_machine.h"
 
-enum { COST_DIMS = 12, COST_MAX_FRAMES = 64, COST_MAX_NEST = 24, COST_MAX_CELLS = 4096 };
+enum { COST_DIMS = 12, COST_MAX_FRAMES = 64, COST_MAX_NEST = 24, COST_MAX_CELLS = 4096, COST_ENDS = 64 };
 #define COST_FOREVER (INT64_C(1) << 40) /* iterations that nothing ends */
 #define COST_MANY (INT64_C(1) << 60)    /* counts beyond this are not kept */
 
@@ -39,6 +39,7 @@ struct wish {
     int8_t dim;
     bool radix;  /* x = at · q + r; else cut into [0, at) and [at, n) */
     bool opaque; /* no better way is known than to look at each x alone */
+    uint8_t end; /* of a comparison that the counter of a loop's iterations decides: 1 + its place in x->ends; 0 */
     int64_t at;
 };
 struct val { /* all zero: the number 0 */
@@ -78,9 +79,10 @@ struct state {
     int32_t cells, cell_room;
     uint32_t local_top;
     struct ptx_tally lo, hi;
-    uint32_t endless; /* fields of hi without bound */
-    bool frozen;      /* perhaps the thread has ended: lo no longer grows */
-    bool escaped;     /* an address of local memory may be anywhere */
+    uint32_t endless;                                /* fields of hi without bound */
+    wide box_lo[PTX_T_FIELDS], box_hi[PTX_T_FIELDS]; /* of the whole box: where its threads differ */
+    bool frozen;                                     /* perhaps the thread has ended: lo no longer grows */
+    bool escaped;                                    /* an address of local memory may be anywhere */
 };
 
 /* ---- functions ---- */
@@ -142,7 +144,11 @@ struct cost_run {
     struct func_info **info;     /* by function; NULL: not made yet */
     int64_t n[COST_DIMS];        /* the box */
     uint16_t used, counters;     /* masks: coordinates, those of iterations */
-    struct val sreg[6];          /* tid, ctaid */
+    uint16_t varying;            /* of counters (one at most): up to `last`, a function of the other coordinates */
+    struct sum last;
+    struct sum ends[COST_ENDS]; /* sums that grow with a counter and are ≤ 0 as long as the loop goes on */
+    uint8_t next_end;
+    struct val sreg[6]; /* tid, ctaid */
     struct wish split;
     int32_t serial;
     uint64_t steps, limit, most; /* most: that the caller allows for an exact price */
@@ -183,8 +189,8 @@ bool cost_floor(const struct cost_run *x, const struct sum *e, wide d, struct su
 bool cost_as(const struct cost_run *x, const struct val *v, bool is_signed, unsigned bits, struct sum *out,
              struct wish *w);
 /* 1: e ≤ 0 (or e = 0) for the whole box, 0: for none of it, -1: *w. */
-int cost_at_most_zero(const struct cost_run *x, const struct sum *e, struct wish *w);
-int cost_is_zero(const struct cost_run *x, const struct sum *e, struct wish *w);
+int cost_at_most_zero(struct cost_run *x, const struct sum *e, struct wish *w);
+int cost_is_zero(struct cost_run *x, const struct sum *e, struct wish *w);
 struct wish cost_halve(const struct cost_run *x, uint16_t dims); /* the shortest of these coordinates */
 void cost_cut(struct val *v, int dim, int64_t from, int64_t left);
 void cost_radix(struct val *v, int dim, int quotient, int64_t at);

@@ -86,9 +86,19 @@ struct val cost_from_sum(const struct sum *s) {
     return v;
 }
 
-void cost_range(const struct cost_run *x, const struct sum *s, wide *lo, wide *hi) {
+static void range(const struct cost_run *x, const struct sum *s, wide *lo, wide *hi) {
     *lo = *hi = s->c;
     EACH_DIM(s->dims, k) * (s->f[k] < 0 ? lo : hi) += s->f[k] * (x->n[k] - 1);
+}
+
+void cost_range(const struct cost_run *x, const struct sum *s, wide *lo, wide *hi) {
+    if (!(s->dims & x->varying)) return range(x, s, lo, hi);
+    wide unused, f = s->f[__builtin_ctz(x->varying)];
+    struct sum first = *s, last;
+    first.dims &= (uint16_t)~x->varying;
+    last = cost_sum_add(&first, &x->last, f);
+    range(x, f < 0 ? &last : &first, lo, &unused);
+    range(x, f < 0 ? &first : &last, &unused, hi);
 }
 
 struct wish cost_halve(const struct cost_run *x, uint16_t dims) {
@@ -276,7 +286,17 @@ static struct wish cut_at(const struct cost_run *x, int dim, wide first, wide se
     return (struct wish){.dim = (int8_t)dim, .radix = false, .at = (int64_t)at};
 }
 
-int cost_at_most_zero(const struct cost_run *x, const struct sum *e, struct wish *w) {
+/* Notes the sum that is ≤ 0 until iterations end: e, or what is ≤ 0 where e is not. */
+static struct wish noted(struct cost_run *x, struct wish w, const struct sum *e, bool opposite) {
+    if (!(x->counters >> w.dim & 1)) return w;
+    struct sum one = {.c = 1};
+    x->ends[x->next_end] = opposite ? cost_sum_add(&one, e, -1) : *e;
+    w.end = (uint8_t)(1 + x->next_end);
+    x->next_end = (uint8_t)((x->next_end + 1) % COST_ENDS);
+    return w;
+}
+
+int cost_at_most_zero(struct cost_run *x, const struct sum *e, struct wish *w) {
     wide lo, hi;
     cost_range(x, e, &lo, &hi);
     if (hi <= 0) return 1;
@@ -287,10 +307,11 @@ int cost_at_most_zero(const struct cost_run *x, const struct sum *e, struct wish
         *w = cut_at(x, dim, floor_div(-hi, f) + 1, floor_div(-lo, f) + 1);
     else /* surely false below the first, surely true from the second on */
         *w = cut_at(x, dim, floor_div(lo - 1, -f) + 1, -floor_div(-hi, -f));
+    *w = noted(x, *w, e, f < 0);
     return -1;
 }
 
-int cost_is_zero(const struct cost_run *x, const struct sum *e, struct wish *w) {
+int cost_is_zero(struct cost_run *x, const struct sum *e, struct wish *w) {
     wide lo, hi, g = 0;
     cost_range(x, e, &lo, &hi);
     if (lo > 0 || hi < 0) return 0;
@@ -308,6 +329,9 @@ int cost_is_zero(const struct cost_run *x, const struct sum *e, struct wish *w) 
     first = -floor_div(hi, f); /* ⌈-hi / f⌉ */
     last = floor_div(-lo, f);
     *w = cut_at(x, dim, first, last + 1);
+    struct sum before = *e;
+    before.c += e->f[dim] > 0; /* e < 0 at first, or e > 0 */
+    *w = noted(x, *w, &before, e->f[dim] < 0);
     return -1;
 }
 
