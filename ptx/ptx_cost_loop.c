@@ -245,7 +245,7 @@ static enum walk prove(struct attempt *a) {
             r = vary(a);
             if (r == WALK_SPLIT) return r;
             if (r == WALK_EXIT) continue;
-            if (x->varying) { /* to no avail */
+            if (x->varying >> a->dim & 1) { /* to no avail */
                 x->varying = 0;
                 x->n[a->dim] = COST_FOREVER;
                 continue;
@@ -262,7 +262,7 @@ static enum walk prove(struct attempt *a) {
             add_times(a->now, a->end, 1);
             return WALK_ENDLESS;
         }
-        if (x->varying)
+        if (x->varying >> a->dim & 1)
             skip_varying(a);
         else
             skip(a, x->n[a->dim] - 1);
