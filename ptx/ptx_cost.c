@@ -17,6 +17,7 @@ struct boxes { /* to be walked */
     struct box *box;
     int32_t count, room;
     int64_t done;
+    double opaque; /* steps of walks that ended where nothing better is known than to look at each x alone */
 };
 struct totals {
     wide lo[PTX_T_FIELDS], hi[PTX_T_FIELDS];
@@ -124,8 +125,10 @@ static int walk_box(struct cost_run *x, struct boxes *b, const struct box *box, 
         result = 0;
     } else if (r == WALK_SPLIT) {
         /* Each x alone, and too many of them: rather give up at once. */
-        bool hopeless = x->split.opaque && x->split.dim >= 0 &&
-                        (double)x->n[x->split.dim] * (double)(x->steps - steps) > (double)x->most / 16;
+        double walk = (double)(x->steps - steps),
+               alone = x->split.opaque && x->split.dim >= 0 ? (double)x->n[x->split.dim] : 0;
+        b->opaque += alone > 0 ? walk : 0;
+        bool hopeless = alone * walk > (double)x->most / 16 || b->opaque > (double)x->most / 16;
         result = hopeless || split(b, box, x->split) ? 1 : 0;
     } else if (r == WALK_ENDLESS) {
         for (int k = 0; k < PTX_T_FIELDS; k++)

@@ -236,7 +236,7 @@ static const char *const form_tail =
     "end:\nret;\n}\n";
 
 static int64_t buffer[64];
-enum { CASES = 7, PROGRAMS = 100 };
+enum { CASES = 7, PROGRAMS = 60 };
 static int compared;
 
 static int inside(void *context, const struct ptx_touch *t) {
@@ -403,6 +403,36 @@ static void forms(void **state) {
     assert_true(compared > (int)(CASES * (sizeof form / sizeof *form) * 4 / 5));
 }
 
+/* Rounds by a hash of the thread's number: too many threads to look at each, nothing that repeats. */
+static void of_samples(void **state) {
+    (void)state;
+    static const char body[] = "mul.lo.s32 %r7, %r5, -1640531535;\nshr.u32 %r8, %r7, 15;\nxor.b32 %r7, %r7, %r8;\n"
+                               "mul.lo.s32 %r7, %r7, 739982445;\nshr.u32 %r9, %r7, 29;";
+    char text[4096];
+    struct ptx_module *m;
+    struct ptx_error e;
+    struct ptx_cost c;
+    unsigned char params[16] = {0};
+    uint32_t grid[3] = {40000, 1, 1}, block[3] = {256, 1, 1};
+    int64_t rounds = 0;
+    snprintf(text, sizeof text, "%s%s%s", form_head, body, form_tail);
+    if (ptx_parse(text, strlen(text), &m, &e)) fail_msg("%s", e.text);
+    for (uint32_t i = 0; i < 40000 * 256; i++) {
+        uint32_t h = i * 2654435761u;
+        rounds += ((h ^ h >> 15) * 739982445u) >> 29;
+    }
+    double t = now();
+    assert_int_equal(ptx_cost_launch(m, ptx_function_find(m, "k"), grid, block, 0, params, &c), 0);
+    t = now() - t;
+    struct ptx_count n = c.stored[PTX_COST_GLOBAL];
+    if (c.grade != PTX_COST_SAMPLED || n.lo != n.hi || t > 2)
+        fail_msg("grade %d, [%lld, %lld], %.3f s", c.grade, (long long)n.lo, (long long)n.hi, t);
+    double error = (double)n.lo / (2.0 * (double)rounds) - 1;
+    if (error > 0.01 || error < -0.01) fail_msg("%lld, not %lld", (long long)n.lo, (long long)(2 * rounds));
+    assert_true(c.blocks_counted >= 8 && c.blocks_counted < 40000 && c.why[0]);
+    ptx_free(m);
+}
+
 /* ---- random programs ---- */
 static uint64_t seed = 7;
 static uint32_t draw(uint32_t n) {
@@ -486,10 +516,11 @@ static int open_kernels(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_saxpy),      cmocka_unit_test(of_adamw),          cmocka_unit_test(of_layernorm),
-        cmocka_unit_test(of_softmax),    cmocka_unit_test(of_triangles),      cmocka_unit_test(of_matmul),
-        cmocka_unit_test(of_remainders), cmocka_unit_test(of_data),           cmocka_unit_test(of_unknown_arguments),
-        cmocka_unit_test(forms),         cmocka_unit_test(random_arithmetic), cmocka_unit_test(random_with_data)};
+        cmocka_unit_test(of_saxpy),        cmocka_unit_test(of_adamw),     cmocka_unit_test(of_layernorm),
+        cmocka_unit_test(of_softmax),      cmocka_unit_test(of_triangles), cmocka_unit_test(of_matmul),
+        cmocka_unit_test(of_remainders),   cmocka_unit_test(of_data),      cmocka_unit_test(of_unknown_arguments),
+        cmocka_unit_test(of_samples),      cmocka_unit_test(forms),        cmocka_unit_test(random_arithmetic),
+        cmocka_unit_test(random_with_data)};
     int r = cmocka_run_group_tests(tests, open_kernels, NULL);
     ptx_free(kernels);
     return r;
