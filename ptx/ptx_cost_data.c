@@ -5,8 +5,7 @@
 #include <string.h>
 #include "ptx/ptx_cost_model.h"
 
-enum { MAX_ARMS = 65, MAX_WORST_DEPTH = 12, MAX_WIDENINGS = 4, INSIDE_STEPS = 100000 };
-#define ALL_ENDLESS ((UINT32_C(1) << PTX_T_FIELDS) - 1)
+enum { MAX_WIDENINGS = 4, INSIDE_STEPS = 100000 };
 
 /* ---- joining ---- */
 static struct val either(struct state *s, const struct val *a, const struct val *b) {
@@ -166,71 +165,6 @@ static bool ends_threads(const struct ptx_function *f, int32_t block) {
     return false;
 }
 
-static void worst_of(struct cost_run *x, const struct ptx_function *f, struct ptx_tally *hi, uint32_t *endless,
-                     int depth);
-
-static void worst_block(struct cost_run *x, const struct ptx_function *f, int32_t block, struct ptx_tally *hi,
-                        uint32_t *endless, int depth) {
-    for (int32_t n = f->blocks[block].first; n < f->blocks[block].end; n++) {
-        const struct ptx_instr *i = &f->instrs[n];
-        ptx_tally_instr(hi, i);
-        if (ptx_is_address(i, 0) && i->srcs) {
-            enum ptx_space space = i->space;
-            if (i->src[0].kind == PTX_ADDRESS && i->src[0].var >= 0)
-                space = ptx_var_of(x->module, f, i->src[0].var)->space;
-            if (space == PTX_GENERIC || space == PTX_SPACE_NONE) { /* in any of them */
-                for (int k = 0; k < PTX_COST_SPACES; k++) ptx_tally_access(hi, i, (enum ptx_cost_space)k);
-            } else {
-                ptx_tally_access(hi, i, ptx_cost_space_of(space));
-            }
-        }
-        if (i->op != PTX_OP_CALL) continue;
-        if (i->callee < 0 || depth > MAX_WORST_DEPTH)
-            *endless = ALL_ENDLESS;
-        else if (!x->module->functions[i->callee].declared_only)
-            worst_of(x, &x->module->functions[i->callee], hi, endless, depth + 1);
-    }
-    x->steps++;
-}
-
-static void mark_endless(const struct ptx_tally *hi, const struct ptx_tally *before, uint32_t *endless) {
-    for (int k = 0; k < PTX_T_FIELDS; k++)
-        if (hi->n[k] > before->n[k]) *endless |= 1u << k;
-}
-
-static int32_t ways(const struct ptx_function *f, int32_t block, int32_t *to, int32_t room) {
-    const struct ptx_block *b = &f->blocks[block];
-    const struct ptx_instr *last = &f->instrs[b->end - 1];
-    int32_t n = 0;
-    for (int32_t k = 0; k < b->succs && n < room; k++) to[n++] = b->succ[k];
-    for (int32_t k = 0; k < last->targets && n < room; k++) to[n++] = f->branch_targets[last->targets0 + k];
-    return n;
-}
-
-static bool goes_back(const struct ptx_function *f, int32_t block) {
-    int32_t to[MAX_ARMS], n = ways(f, block, to, MAX_ARMS);
-    for (int32_t k = 0; k < n; k++)
-        if (f->blocks[to[k]].rank <= f->blocks[block].rank) return true;
-    return n == MAX_ARMS;
-}
-
-static void worst_of(struct cost_run *x, const struct ptx_function *f, struct ptx_tally *hi, uint32_t *endless,
-                     int depth) {
-    struct ptx_tally before = *hi;
-    bool loops = false;
-    if (x->steps > 2 * x->limit || f->error) *endless = ALL_ENDLESS;
-    for (int32_t b = 0; b < f->block_count && *endless != ALL_ENDLESS; b++) {
-        if (f->blocks[b].rank < 0) continue;
-        worst_block(x, f, b, hi, endless, depth);
-        loops |= goes_back(f, b);
-    }
-    if (loops) mark_endless(hi, &before, endless);
-}
-
-void cost_worst(struct cost_run *x, const struct ptx_function *f, struct ptx_tally *hi, uint32_t *endless) {
-    worst_of(x, f, hi, endless, 0);
-}
-
 /* Blocks that can be reached from the branch without passing where its ways meet. */
 static uint64_t *region(const struct branch *b) {
     const struct ptx_function *f = b->info->f;
@@ -239,7 +173,7 @@ static uint64_t *region(const struct branch *b) {
     if (set && stack) {
         stack[depth++] = b->block;
         for (bool first = true; depth; first = false) {
-            int32_t to[MAX_ARMS], n = ways(f, stack[--depth], to, MAX_ARMS);
+            int32_t to[COST_MAX_ARMS], n = cost_ways(f, stack[--depth], to, COST_MAX_ARMS);
             (void)first;
             for (int32_t k = 0; k < n; k++) {
                 if (to[k] == b->meets || cost_in(set, to[k])) continue;
@@ -285,13 +219,13 @@ static enum walk by_text(struct branch *b) {
     }
     for (int32_t n = 0; n < b->info->f->block_count; n++) {
         if (!cost_in(blocks, n)) continue;
-        worst_block(b->x, b->info->f, n, &hi, &s->endless, 0);
-        loops |= goes_back(b->info->f, n);
+        cost_worst_block(b->x, b->info->f, n, &hi, &s->endless, 0);
+        loops |= cost_goes_back(b->info->f, n);
         ends |= ends_threads(b->info->f, n);
     }
     struct ptx_tally none = {{0}};
     if (b->i->guard >= 0) ptx_tally_instr(&hi, b->i);
-    if (loops) mark_endless(&hi, &none, &s->endless);
+    if (loops) cost_mark_endless(&hi, &none, &s->endless);
     ptx_cost_book(s, &hi, false);
     forget_registers(b, s, blocks);
     free(blocks);
@@ -379,7 +313,7 @@ static enum walk leave_loop(struct branch *b, const struct loop *loop, int32_t i
     enum walk r = stay(b, loop, inside, written, &s, &any);
     x->logging = logging;
     if (ends_arm(r) || r == WALK_ENDLESS) {
-        if (r == WALK_ENDLESS || any) mark_endless(&s->hi, &b->s->hi, &s->endless);
+        if (r == WALK_ENDLESS || any) cost_mark_endless(&s->hi, &b->s->hi, &s->endless);
         enum walk out = walk_outside(b, &m, s, loop, written, s->endless);
         if (ends_arm(r) && out == WALK_AT) {
             if (meet(&m, s, r)) out = WALK_DEEP;

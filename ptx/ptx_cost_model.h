@@ -195,7 +195,7 @@ struct wish cost_halve(const struct cost_run *x, uint16_t dims); /* the shortest
 void cost_cut(struct val *v, int dim, int64_t from, int64_t left);
 void cost_radix(struct val *v, int dim, int quotient, int64_t at);
 
-/* ptx_cost_arith.c, ptx_cost_bits.c, ptx_cost_compare.c */
+/* ptx_cost_operand.c, ptx_cost_arith.c, ptx_cost_bits.c */
 void cost_eval(struct cost_run *x, struct state *s, const struct ptx_instr *i); /* writes its destinations */
 struct val cost_operand(struct cost_run *x, struct state *s, const struct ptx_operand *o);
 struct val cost_predicate(struct cost_run *x, struct state *s, const struct ptx_operand *o);
@@ -251,6 +251,15 @@ enum { ARM_RETURN = -1, ARM_EXIT = -2 };
 /* A branch on data: on return the state is where all ways meet (WALK_AT), or as cost_walk says. */
 enum walk cost_branch(struct cost_run *x, struct state *s, const struct ptx_instr *i, const int32_t *arms,
                       int32_t count, const struct stop *outer);
-/* Bounds by the text alone of all that `f` may do; false: no upper bound. */
+
+/* ptx_cost_text.c */
+enum { COST_MAX_ARMS = 65 };
+/* Adds to hi all that `f` may do; fields without an upper bound are marked in *endless. */
 void cost_worst(struct cost_run *x, const struct ptx_function *f, struct ptx_tally *hi, uint32_t *endless);
+void cost_worst_block(struct cost_run *x, const struct ptx_function *f, int32_t block, struct ptx_tally *hi,
+                      uint32_t *endless, int depth); /* once */
+void cost_mark_endless(const struct ptx_tally *hi, const struct ptx_tally *before, uint32_t *endless);
+int32_t cost_ways(const struct ptx_function *f, int32_t block, int32_t *to, int32_t room); /* out of a block */
+bool cost_goes_back(const struct ptx_function *f, int32_t block); /* one of them does: there is a loop */
+
 #endif
