@@ -27,7 +27,7 @@ def appears(shown, lines, at):
 def test_as_the_readme_says(tmp_path, block):
     os.symlink(BUILD, tmp_path / 'build')
     for command, shown in block:
-        r = run('sh', '-c', command, env=DEVICE, cwd=tmp_path)
+        r = run('bash', '-c', command, env=DEVICE, cwd=tmp_path) # what people type it into; dash expands redirections otherwise
         assert r.returncode == 0, (command, r)
         lines, at = (r.stdout + r.stderr).splitlines(), 0
         for line in shown:

@@ -128,13 +128,14 @@ def test_deps_unpacks_wheels(tmp_path, complete):
             ('nvidia-nvvm', '13.0.1', {'nvvm/bin/cicc': ''}), ('nvidia-cuda-cccl', '13.0.1', {'include/nv/target': ''}),
             ('nvidia-cuda-cupti', '13.0.1', {'lib/libcupti.so.13': '', 'include/cupti.h': ''}),
             ('nvidia-cuda-profiler-api', '13.0.1', {'include/cuda_profiler_api.h': ''}),
-            ('nvidia-cublas', '13.1.0', {'include/cublas_v2.h': '', **({'lib/libcublas.so.13': ''} if complete else {})})]:
+            ('nvidia-cublas', '13.1.0', {'include/cublas_v2.h': '', 'include/cublasLt.h': '', 'lib/libcublas.so.13': '',
+                                         **({'lib/libcublasLt.so.13': ''} if complete else {})})]:
         wheel(shop, name, version, files)
     out = tmp_path / 'b' / 'deps.mk'
     env = {'DEPS_NO_SYSTEM_CUDA': '1', 'PIP_NO_INDEX': '1', 'PIP_FIND_LINKS': str(shop)}
     r = deps('--output', out, env=env)
     if not complete:
-        assert r.returncode == 1 and 'incomplete: no libcudart.so.13 with libcublas.so.13' in r.stderr and not out.exists()
+        assert r.returncode == 1 and 'incomplete: no libcudart.so.13 with libcublas.so.13 and libcublasLt.so.13' in r.stderr and not out.exists()
         return
     assert r.returncode == 0, r.stderr
     v = variables(out)
@@ -216,6 +217,10 @@ def test_demo(target, trace, parameters):
     assert 'step' in r.stdout and 'MFU' in r.stdout
     assert re.search(rf'^  param +[\d.]+ MiB \({4 * parameters}\) ', r.stdout, re.M), r.stdout
     assert os.path.getsize(os.path.join(BUILD, 'demo', trace)) > 0
+    if target == 'demo': # what the README shows of it, but for times
+        exact = r'^(gpt: .*|fp32 .*, seed \d+|  \w[\w, ]*? +[\d.]+ (?:KiB|MiB|GFLOP) \(\d+\))'
+        shown = re.findall(exact, re.search(r'^What `make demo` prints.*?```\n(.*?)```', README, re.M | re.S)[1], re.M)
+        assert len(shown) > 11 and set(shown) - set(re.findall(exact, r.stdout, re.M)) == set()
 
 
 # ---- runners -----------------------------------------------------------------------------------------------------------
