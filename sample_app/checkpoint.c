@@ -104,13 +104,25 @@ static void folder_of(const char *path, char *folder) {
         die(EXIT_RUN_TIME, "cannot write the checkpoint %s: %s", path, strerror(ENAMETOOLONG));
 }
 
+/* What is written before it becomes `path`: in `temporary` of PATH_MAX bytes. */
+static void temporary_of(const char *path, char *temporary) {
+    if (snprintf(temporary, PATH_MAX, "%s.saving", path) >= PATH_MAX)
+        die(EXIT_RUN_TIME, "cannot write the checkpoint %s: %s", path, strerror(ENAMETOOLONG));
+}
+
 void checkpoint_check(const char *path) {
     struct stat st;
-    char folder[PATH_MAX];
+    char folder[PATH_MAX], temporary[PATH_MAX];
     folder_of(path, folder);
+    temporary_of(path, temporary);
     if (!stat(path, &st) && !S_ISREG(st.st_mode))
         die(EXIT_RUN_TIME, "cannot write the checkpoint %s: it is not a regular file", path);
     if (access(folder, W_OK | X_OK)) die(EXIT_RUN_TIME, "cannot write the checkpoint %s: %s", path, strerror(errno));
+    bool there = !lstat(temporary, &st);
+    if (there && !S_ISREG(st.st_mode))
+        die(EXIT_RUN_TIME, "cannot write the checkpoint %s: it is not a regular file", temporary);
+    if (there ? access(temporary, W_OK) : errno != ENOENT)
+        die(EXIT_RUN_TIME, "cannot write the checkpoint %s: %s", temporary, strerror(errno));
 }
 
 struct output {
@@ -192,8 +204,7 @@ static void put_tensor(struct output *out, const struct tensors *t, int i, cudaS
 void checkpoint_save(const char *path, const struct train_options *o, const struct text *text, const struct trained *t,
                      const struct optimizer_progress *progress, int64_t step, cudaStream_t stream) {
     char temporary[PATH_MAX];
-    if (snprintf(temporary, sizeof temporary, "%s.saving", path) >= (int)sizeof temporary)
-        die(EXIT_RUN_TIME, "cannot write the checkpoint %s: %s", path, strerror(ENAMETOOLONG));
+    temporary_of(path, temporary);
     struct output out = {.path = path, .temporary = temporary};
     output_open(&out);
 

@@ -64,7 +64,7 @@ template <__nv_fp8_interpretation_t FORMAT>
 __global__ void fp8_cast_transposed_kernel(__nv_fp8_storage_t *out, const __nv_bfloat16 *x, int R, int C,
                                            const float *scale) {
     __shared__ float tile[TILE][TILE + 1]; // one more, or a column would lie in one bank
-    int row = blockIdx.y * TILE, column = blockIdx.x * TILE, lane = threadIdx.x % TILE, first = threadIdx.x / TILE;
+    int row = blockIdx.x * TILE, column = blockIdx.y * TILE, lane = threadIdx.x % TILE, first = threadIdx.x / TILE;
     for (int i = first; i < TILE; i += THREADS / TILE)
         if (row + i < R && column + lane < C)
             tile[i][lane] = __bfloat162float(x[(size_t)(row + i) * C + column + lane]) * *scale;
@@ -97,6 +97,6 @@ void fp8_cast(enum number_format format, void *out, const real *x, size_t n, con
 void fp8_cast_transposed(enum number_format format, void *out, const real *x, int R, int C, const float *scale,
                          cudaStream_t stream) {
     auto kernel = format == FORMAT_E4M3 ? fp8_cast_transposed_kernel<__NV_E4M3> : fp8_cast_transposed_kernel<__NV_E5M2>;
-    dim3 grid((C + TILE - 1) / TILE, (R + TILE - 1) / TILE);
+    dim3 grid((R + TILE - 1) / TILE, (C + TILE - 1) / TILE); // y, the columns: at most 65535; of rows there may be more
     kernel<<<grid, THREADS, 0, stream>>>((__nv_fp8_storage_t *)out, (const __nv_bfloat16 *)x, R, C, scale);
 }

@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -20,6 +19,7 @@
 #include "sample_app/generate.h"
 #include "sample_app/gradient_dump.h"
 #include "sample_app/model_kind.h"
+#include "sample_app/output_files.h"
 #include "sample_app/show_dtypes.h"
 
 static const struct model_kind *const kinds[] = {[MODEL_GPT] = &gpt_kind, [MODEL_LINEAR] = &linear_kind};
@@ -34,18 +34,6 @@ struct run {
     struct generator *generator; /* NULL without --sample */
     FILE *dump;
 };
-
-/* Outputs are opened before the work begins: a wrong path must not cost a training run. */
-static FILE *open_output(const char *path) {
-    if (!path) return NULL;
-    FILE *file = fopen(path, "we");
-    if (!file) die(EXIT_RUN_TIME, "cannot write %s: %s", path, strerror(errno));
-    return file;
-}
-
-static void close_output(FILE *file, int result, const char *path) {
-    if (result || fclose(file)) die(EXIT_RUN_TIME, "cannot write %s: %s", path, strerror(errno));
-}
 
 static double now_ms(void) {
     struct timespec t;
@@ -83,6 +71,12 @@ static void begin_step(struct run *r, int64_t step) {
     text_batches_stage(r->batches, BATCH_TRAINING, (step - 1) * r->o->accum);
 }
 
+static void dump_gradients(struct run *r, int64_t step, const void *batch, float loss_scale) {
+    const char *path = r->o->dump_gradients;
+    output_file_begin(r->dump, path);
+    output_file_close(r->dump, gradient_dump(r->dump, r->o, r->kind, r->m, batch, loss_scale, step), path);
+}
+
 /* Forward and backward of the batch staged first. */
 static void run_micro_batch(struct run *r, int64_t step, bool last) {
     struct model *m = r->m;
@@ -97,8 +91,7 @@ static void run_micro_batch(struct run *r, int64_t step, bool last) {
     r->kind->backward(m, batch);
     truth_phase_end();
 
-    if (r->dump && last && step == r->o->dump_step)
-        close_output(r->dump, gradient_dump(r->dump, r->o, r->kind, m, batch, loss_scale, step), r->o->dump_gradients);
+    if (r->dump && last && step == r->o->dump_step) dump_gradients(r, step, batch, loss_scale);
     text_batches_used(r->batches, m->stream);
 }
 
@@ -221,8 +214,10 @@ int main(int argc, char **argv) {
     struct batch_form form = r.kind->batch_form(&o);
     r.text = text_open(o.data, (int)o.vocab, (size_t)form.window, r.kind->window_option);
     if (o.save) checkpoint_check(o.save);
-    FILE *truth = open_output(o.truth);
-    r.dump = open_output(o.dump_gradients);
+    FILE *truth = output_file_open(o.truth);
+    r.dump = output_file_open(o.dump_gradients);
+    output_files_apart(&o);
+    if (!truth) truth_forget();
 
     r.m = r.kind->create(&o);
     r.batches = text_batches_create(&r.text, form, (uint64_t)o.seed, o.eval_every > 0, o.alloc);
@@ -239,7 +234,8 @@ int main(int argc, char **argv) {
     text_batches_destroy(r.batches);
     r.kind->destroy(r.m);
     text_close(&r.text);
-    if (truth) close_output(truth, truth_write(truth, &o, count, flops, first), o.truth);
+    if (truth)
+        output_file_close(truth, truth_write(output_file_begin(truth, o.truth), &o, count, flops, first), o.truth);
     if (fflush(stdout) || ferror(stdout)) die(EXIT_RUN_TIME, "cannot write to standard output: %s", strerror(errno));
     return 0;
 }

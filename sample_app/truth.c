@@ -39,6 +39,7 @@ static struct {
     size_t buffer_count, step_count, phase_count, evaluation_count, loss_count;
     struct span *phase; /* the one that runs, or NULL; the last of `phases` */
     int64_t *flops;     /* of what runs now; NULL between phases */
+    bool forgets;       /* no buffers, and no steps but the one that runs */
 } account;
 
 static const char *const phase_names[TRUTH_PHASES] = {"forward", "backward", "optimizer"};
@@ -57,6 +58,10 @@ void truth_count_call(void) {
     account.last_work = account.calls;
 }
 
+void truth_forget(void) {
+    account.forgets = true;
+}
+
 /* ---- buffers --------------------------------------------------------------------------------------------- */
 
 /* The call just counted allocates or releases: no phase begins or ends with it. */
@@ -66,6 +71,7 @@ static void no_work(void) {
 }
 
 static void add_buffer(const char *name, const char *class, const void *address, size_t bytes, int64_t from_call) {
+    if (account.forgets) return;
     account.buffers = grow(account.buffers, account.buffer_count, sizeof *account.buffers);
     struct buffer *b = &account.buffers[account.buffer_count++];
     *b = (struct buffer){.class = class, .address = address, .bytes = bytes, .from_call = from_call};
@@ -102,6 +108,7 @@ static struct step *this_step(void) {
 }
 
 void truth_step_begin(void) {
+    if (account.forgets) account.step_count = account.phase_count = account.evaluation_count = 0;
     account.steps = grow(account.steps, account.step_count, sizeof *account.steps);
     account.steps[account.step_count++] =
         (struct step){.from_call = account.calls + 1, .first_phase = account.phase_count};
@@ -113,7 +120,7 @@ void truth_step_end(int skipped) {
 }
 
 void truth_loss(float loss) {
-    account.steps[account.loss_count++].loss = loss;
+    if (!account.forgets) account.steps[account.loss_count++].loss = loss;
 }
 
 void truth_phase_begin(enum truth_phase phase) {

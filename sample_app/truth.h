@@ -18,6 +18,9 @@ struct train_options;
 enum truth_phase { TRUTH_FORWARD, TRUTH_BACKWARD, TRUTH_OPTIMIZER, TRUTH_PHASES };
 
 void truth_count_call(void);
+/* Before the first step, where no account is to be written: what is over is not kept, so that memory does not grow with
+ * the steps. */
+void truth_forget(void);
 
 /* The call just counted allocated `bytes` of device memory. `name` is copied; `class` must live as long as the program.
  */

@@ -218,6 +218,10 @@ def test_casts_are_exact(tensor, tmp_path):
     check_casts([TENSORS[tensor]], [(16, 16), (16, 48), (80, 32), (112, 208)], tmp_path)
 
 
+def test_casts_of_more_rows_than_a_grid_has_blocks_in_y(tmp_path):
+    check_casts([TENSORS['normal']], [(65535 * 32 + 16, 2)], tmp_path)
+
+
 def test_casts_in_the_interpreter(tmp_path):
     check_casts([TENSORS['awkward']], [(48, 32)], tmp_path, env={'ACCT_VGPU_CHECK': '1'})
 
