@@ -134,11 +134,12 @@ def test_windows_of_accumulated_batches(tmp_path, accum):
     assert np.array_equal(dumped_batch(dump, B, T), expected)
 
 
-def test_slots_are_kept_in_order_by_events_alone(tmp_path):
-    """A device far behind the host, which never waits for it: every batch is seen whole, once, in its turn."""
+@pytest.mark.parametrize('late', ['device', 'copies'])
+def test_slots_are_kept_in_order_by_events_alone(tmp_path, late):
+    """A device, or copies, far behind the host, which never waits for them: every batch is seen whole, once, in its turn."""
     text, out, count, B, window = tmp_path / 'text', tmp_path / 'out', 24, 3, 50
     tokens = two_byte_text(text, 20000, 30000)
-    r = run(os.path.join(BUILD, 'tests', 'batch_order'), text, 30000, B, window, count, 8, out, env=DEVICE)
+    r = run(os.path.join(BUILD, 'tests', 'batch_order'), text, 30000, B, window, count, 8, out, late, env=DEVICE)
     assert r.returncode == 0 and not r.stderr, r
     expected = [tokens[o:o + window] for i in range(count) for o in draw(8, linear.WINDOWS, i, B, window, 0, len(tokens))]
     assert np.array_equal(np.fromfile(out, '<i4').reshape(count * B, window), expected)
