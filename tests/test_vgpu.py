@@ -138,8 +138,12 @@ def test_peak_is_measured_once_and_cached(tmp_path):
     assert all(1e8 < first[f] <= first['fp32'] for f in ('tf32', 'bf16', 'fp16', 'fp8'))
     (file,) = os.listdir(tmp_path)
     path = tmp_path / file
-    path.write_text(path.read_text().replace(f"{first['fp32']:.6e}", '1.234560e+09'))
-    assert describe(tmp_path)[0]['fp32'] == 1.23456e9  # read, not measured
+    path.write_text(path.read_text().replace(f"{first['fp32']:.6e}", '1.234560e+17'))
+    assert describe(tmp_path)[0]['fp32'] == 1.23456e17  # read, not measured: no product is faster
+    path.write_text(path.read_text().replace('1.234560e+17', '1.234560e+09').replace(f"{first['fp64']:.6e}", '1.234560e+17'))
+    higher = describe(tmp_path)[0]  # as if measured on a busy machine: products are faster, so it is measured again
+    assert higher['fp32'] > first['fp32'] / 10 and higher['fp64'] == 1.23456e17  # and what is higher stands
+    assert f"{higher['fp32']:.6e}" in path.read_text()
     path.write_text('acct peak 2 fp32 5e')
     again = describe(tmp_path)[0]
     assert again['fp32'] > first['fp32'] / 10 and again['fp32'] != 5  # broken: measured anew, and mended
