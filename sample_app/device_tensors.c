@@ -14,9 +14,18 @@ static void *host_array(size_t count, size_t element_bytes) {
 
 /* ---- one allocation -------------------------------------------------------------------------------------- */
 
+static void check_room(cudaError_t status, const char *name, size_t bytes) {
+    if (status == cudaErrorMemoryAllocation)
+        die(EXIT_RUN_TIME,
+            "out of device memory: no %zu bytes for %s; take a smaller --dim, --layers or --batch, or --recompute full",
+            bytes, name);
+    CHECK(status);
+}
+
 void *device_alloc(const char *name, const char *class, size_t bytes) {
     void *p;
-    CALL(cudaMalloc(&p, bytes));
+    truth_count_call();
+    check_room(cudaMalloc(&p, bytes), name, bytes);
     truth_allocated(name, class, p, bytes);
     return p;
 }
@@ -28,7 +37,8 @@ void device_free(void *p) {
 
 static void *stream_alloc(const char *name, const char *class, size_t bytes, cudaStream_t stream) {
     void *p;
-    CALL(cudaMallocAsync(&p, bytes, stream));
+    truth_count_call();
+    check_room(cudaMallocAsync(&p, bytes, stream), name, bytes);
     truth_allocated(name, class, p, bytes);
     return p;
 }
@@ -57,7 +67,8 @@ void tensors_pool_create(void) {
     memory_pool_destroy(&pool.pieces);
     pool.pieces = memory_pool_create(most);
     pool.planning = false;
-    CALL(cudaMalloc((void **)&pool.block, most));
+    truth_count_call();
+    check_room(cudaMalloc((void **)&pool.block, most), "the pool", most);
 }
 
 void tensors_pool_destroy(void) {

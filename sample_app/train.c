@@ -130,9 +130,11 @@ static float train_step(struct run *r, int64_t step, bool pause) {
     r->kind->finish(r->m);
     float loss = (float)((losses + r->m->loss) / (double)o->accum);
     truth_loss(loss);
-    if (!updated)
-        printf("step %" PRId64 " skipped: gradients are not finite, loss scale now %.9g\n", step,
-               r->optimizer.progress.loss_scale);
+    if (!updated) {
+        printf("step %" PRId64 " skipped: gradients are not finite", step);
+        if (o->loss_scale != 1) printf(", loss scale now %.9g", r->optimizer.progress.loss_scale);
+        putchar('\n');
+    }
     return loss;
 }
 
