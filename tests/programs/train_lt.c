@@ -11,53 +11,25 @@
 #include <string.h>
 #include "tests/programs/program_check.h"
 
-enum { MAX_LAYERS = 8, MAX_STEPS = 64, MAX_BUFFERS = 4096, SPACE = 1 << 20 };
-enum phase { FORWARD, BACKWARD, EVALUATION, PHASES };
+enum { SPACE = 1 << 20 };
 
 static struct option {
     const char *key, *value;
 } options[] = {
-    {"layers", "3"},
-    {"dim", "96"},
-    {"batch", "32"},
-    {"steps", "4"},
-    {"accum", "1"},
-    {"format", "fp32"}, /* fp32 | bf16: with fp32 masters */
-    {"update", "sgd"},  /* sgd | momentum */
+    {"layers", "3"},    {"dim", "96"},        {"batch", "32"},
+    {"steps", "4"},     {"accum", "1"},       {"format", "fp32"}, /* fp32 | bf16: with fp32 masters */
+    {"update", "sgd"},                                            /* sgd | momentum */
     {"bgrad", "dgelu"}, /* gradients of biases come with: dgelu the activations' (of the last layer: bgrada) | bgrada */
     {"act", "gelu"},    /* gelu | relu (its mask is a bit an element) */
     {"order", "col"},   /* col | row: the same products, said of the transposed matrices */
     {"residual", "0"},  /* 1: hidden layers of equal size add their input: D is not C */
     {"alloc", "once"},  /* activations: once | step */
-    {"workspace", "own"} /* own: a buffer for it | none | shared: an activation that is not in use then */
-    ,
-    {"eval", "0"},
+    {"eval", "0"},      {"workspace", "own"}, /* own: a buffer for it | none | shared: an activation that is idle */
 };
 
-static const char *text(const char *key) {
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        if (!strcmp(options[i].key, key)) return options[i].value;
-    fprintf(stderr, "no option %s\n", key);
-    exit(2);
-}
-static int number(const char *key) {
-    return atoi(text(key));
-}
-static int is(const char *key, const char *value) {
-    return !strcmp(text(key), value);
-}
+#include "tests/programs/mould.h"
 
 /* ---- the account --------------------------------------------------------------------------------------------- */
-
-static struct buffer {
-    const char *name, *class;
-    void *at;
-    size_t bytes;
-} buffers[MAX_BUFFERS];
-static int n_buffers, step;
-static enum phase phase;
-static long long flops[MAX_STEPS][PHASES];
-static int micro_batches[MAX_STEPS], rows[MAX_STEPS];
 
 static size_t size_of(cudaDataType_t type) {
     return type == CUDA_R_32F ? 4 : 2;
@@ -68,21 +40,6 @@ static void *device(const char *name, const char *class, size_t n, cudaDataType_
     *b = (struct buffer){name, class, NULL, n * size_of(type)};
     CHECK(cudaMalloc(&b->at, b->bytes));
     return b->at;
-}
-
-static void tell(void) {
-    printf("{\"buffers\": [");
-    for (int i = 0; i < n_buffers; i++)
-        printf("%s\n {\"name\": \"%s\", \"class\": \"%s\", \"address\": %llu, \"bytes\": %zu}", i ? "," : "",
-               buffers[i].name, buffers[i].class, (unsigned long long)(size_t)buffers[i].at, buffers[i].bytes);
-    printf("],\n \"steps\": [");
-    long long evaluation = 0;
-    for (int i = 0; i < MAX_STEPS; i++) evaluation += flops[i][EVALUATION];
-    for (int i = 0; i <= step && i < MAX_STEPS; i++)
-        if (flops[i][FORWARD])
-            printf("%s\n {\"forward\": %lld, \"backward\": %lld, \"micro_batches\": %d, \"rows\": %d}", i ? "," : "",
-                   flops[i][FORWARD], flops[i][BACKWARD], micro_batches[i], rows[i]);
-    printf("],\n \"evaluation\": %lld}\n", evaluation);
 }
 
 /* ---- cuBLASLt ------------------------------------------------------------------------------------------------- */

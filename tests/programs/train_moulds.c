@@ -13,8 +13,7 @@
 #include <unistd.h>
 #include "tests/programs/program_check.h"
 
-enum { MAX_LAYERS = 8, MAX_STEPS = 64, MAX_BUFFERS = 4096, MAX_PARTS = 4 };
-enum phase { FORWARD, BACKWARD, OPTIMIZER, EVALUATION, PHASES };
+enum { MAX_PARTS = 4 };
 
 static struct option {
     const char *key, *value;
@@ -34,30 +33,9 @@ static struct option {
     {"skip", "-1"},                                         /* step whose update is left out */
 };
 
-static const char *text(const char *key) {
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        if (!strcmp(options[i].key, key)) return options[i].value;
-    fprintf(stderr, "no option %s\n", key);
-    exit(2);
-}
-static int number(const char *key) {
-    return atoi(text(key));
-}
-static int is(const char *key, const char *value) {
-    return !strcmp(text(key), value);
-}
+#include "tests/programs/mould.h"
 
 /* ---- the account --------------------------------------------------------------------------------------------- */
-
-static struct buffer {
-    const char *name, *class;
-    void *at;
-    size_t bytes;
-} buffers[MAX_BUFFERS];
-static int n_buffers, step;
-static enum phase phase;
-static long long flops[MAX_STEPS][PHASES];
-static int micro_batches[MAX_STEPS], rows[MAX_STEPS];
 
 static float *device(const char *name, const char *class, size_t n) {
     struct buffer *b = &buffers[n_buffers++];
@@ -68,22 +46,6 @@ static float *device(const char *name, const char *class, size_t n) {
 
 static void release(float *p) {
     CHECK(is("alloc", "async") ? cudaFreeAsync(p, 0) : cudaFree(p));
-}
-
-static void tell(void) {
-    printf("{\"buffers\": [");
-    for (int i = 0; i < n_buffers; i++)
-        printf("%s\n {\"name\": \"%s\", \"class\": \"%s\", \"address\": %llu, \"bytes\": %zu}", i ? "," : "",
-               buffers[i].name, buffers[i].class, (unsigned long long)(size_t)buffers[i].at, buffers[i].bytes);
-    printf("],\n \"steps\": [");
-    long long evaluation = 0;
-    for (int i = 0; i < MAX_STEPS; i++) evaluation += flops[i][EVALUATION];
-    for (int i = 0; i <= step && i < MAX_STEPS; i++)
-        if (flops[i][FORWARD])
-            printf("%s\n {\"forward\": %lld, \"backward\": %lld, \"micro_batches\": %d, \"rows\": %d}", i ? "," : "",
-                   flops[i][FORWARD], flops[i][BACKWARD], micro_batches[i], rows[i]);
-    printf("],\n \"evaluation\": %lld}\n", evaluation);
-    fflush(stdout);
 }
 
 /* ---- the network --------------------------------------------------------------------------------------------- */

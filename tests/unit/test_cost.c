@@ -4,8 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
-#include <string.h>
-#include "analyzer/cost_model.h"
+#include "tests/unit/cost_testing.h"
 
 #define A 0x10000u
 #define B 0x20000u
@@ -72,27 +71,6 @@ static struct cost cost_blas(struct cost_blas b) {
     struct cost c;
     cost_of_blas(&b, &c);
     return c;
-}
-
-static void check(struct cost c, int64_t flops, int64_t read, int64_t written) {
-    assert_int_equal(c.flops, flops);
-    assert_int_equal(c.bytes_read, read);
-    assert_int_equal(c.bytes_written, written);
-}
-
-static const struct cost_operand *operand(const struct cost *c, const char *slot) {
-    for (int i = 0; i < c->operands; i++)
-        if (!strcmp(c->operand[i].slot, slot)) return &c->operand[i];
-    fail_msg("no operand %s", slot);
-    return NULL;
-}
-
-static void check_operand(const struct cost *c, const char *slot, uint64_t address, int64_t bytes,
-                          enum cost_mode mode) {
-    const struct cost_operand *o = operand(c, slot);
-    assert_int_equal(o->address, address);
-    assert_int_equal(o->bytes, bytes);
-    assert_int_equal(o->mode, mode);
 }
 
 /* ---- GEMM -----------------------------------------------------------------------------------------------------------

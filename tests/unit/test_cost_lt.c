@@ -4,8 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
-#include <string.h>
-#include "analyzer/cost_model.h"
+#include "tests/unit/cost_testing.h"
 
 #define N64 ACCT_NULL_I64
 enum { A = 0x10000, B = 0x20000, C = 0x30000, D = 0x40000, BIAS = 0x50000, AUX = 0x60000, SCALE = 0x70000 };
@@ -66,27 +65,6 @@ static struct cost cost(struct cost_gemm g) {
     struct cost c;
     cost_of_gemm(&g, &c);
     return c;
-}
-
-static void check(struct cost c, int64_t flops, int64_t read, int64_t written) {
-    assert_int_equal(c.flops, flops);
-    assert_int_equal(c.bytes_read, read);
-    assert_int_equal(c.bytes_written, written);
-}
-
-static const struct cost_operand *operand(const struct cost *c, const char *slot) {
-    for (int i = 0; i < c->operands; i++)
-        if (!strcmp(c->operand[i].slot, slot)) return &c->operand[i];
-    return NULL;
-}
-
-static void check_operand(const struct cost *c, const char *slot, uint64_t address, int64_t bytes,
-                          enum cost_mode mode) {
-    const struct cost_operand *o = operand(c, slot);
-    assert_non_null(o);
-    assert_int_equal(o->address, address);
-    assert_int_equal(o->bytes, bytes);
-    assert_int_equal(o->mode, mode);
 }
 
 static void result_beside_the_addend(void **state) {
