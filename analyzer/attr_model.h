@@ -219,7 +219,8 @@ struct at_trace {
     uint8_t *writes_grad;    /* per event: a gradient by G1 */
     uint8_t *turn;           /* per event: writes the gradient of the loss */
 
-    int32_t first_gemm; /* event */
+    int32_t first_gemm;   /* event */
+    int32_t training_end; /* event behind the last change in place: the training part ends */
     int32_t first_weight_read;
     int blind; /* directions of most launches are not known */
     int late;  /* attached while the program was training */

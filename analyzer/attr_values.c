@@ -124,6 +124,23 @@ static void link_repeated_gemms(struct at_trace *t) {
     }
 }
 
+/* Where training ends: behind the last kernel that changes in place what products never write, as updates do. A long
+ * evaluation or the writing of samples may follow, which does not count. */
+static int32_t training_end(const struct at_trace *t) {
+    int32_t end = 0;
+    for (int32_t r = 0; r < t->ranges; r++) {
+        int32_t last = 0;
+        int product = 0;
+        AT_EACH_TOUCH(t, &t->range[r], a) {
+            int kind = t->event[a->event].kind;
+            product |= kind == AT_GEMM && at_writes(a->mode);
+            if (kind == AT_KERNEL && at_modifies(a->mode)) last = a->event;
+        }
+        if (!product && last > end) end = last;
+    }
+    return end > t->first_gemm ? end + 1 : t->events;
+}
+
 /* The block lives through at least 0.3 of the training part, or was made after the last product and kept. */
 static void mark_alive(struct at_trace *t) {
     if (!t->gemms) return;
@@ -132,7 +149,8 @@ static void mark_alive(struct at_trace *t) {
         const struct at_block *b = &t->block[t->range[r].block];
         int32_t until = b->dead < t->events ? b->dead : t->events,
                 from = b->born > t->first_gemm ? b->born : t->first_gemm;
-        t->range[r].alive = until - from >= 0.3 * (t->events - t->first_gemm) || (b->dead == AT_END && b->born > last);
+        t->range[r].alive =
+            until - from >= 0.3 * (t->training_end - t->first_gemm) || (b->dead == AT_END && b->born > last);
     }
 }
 
@@ -142,6 +160,7 @@ void at_values(struct at_trace *t) {
     for (int32_t r = 0; r < t->ranges; r++) values_of_range(t, r, &room);
     list_gemms(t);
     link_repeated_gemms(t);
+    t->training_end = training_end(t);
     mark_alive(t);
 }
 
