@@ -74,10 +74,18 @@ static struct at_map reads_of_a_pass(struct at_trace *t) {
     return reads;
 }
 
-/* A forward pass after the last update: cut off in mid-step if it reads no weight more often than a pass does, else
- * evaluation. */
+/* The program has evaluated before: between its steps, or ahead of the first. */
+static int has_evaluated(const struct at_trace *t, int32_t before) {
+    for (int32_t i = 0; i < t->gemms && t->gemm[i] < before; i++)
+        if (t->event[t->gemm[i]].phase == AT_EVALUATION && t->weight_read[t->gemm[i]] >= 0) return 1;
+    return 0;
+}
+
+/* A forward pass after the last update: cut off in mid-step if it reads no weight more often than a pass does and the
+ * program evaluates nowhere else; else evaluation. */
 static void trailing_forward(struct at_trace *t, const struct at_interval *iv) {
     struct at_map seen = {0}, usual = reads_of_a_pass(t);
+    if (has_evaluated(t, iv->from)) return;
     for (int32_t i = at_first_gemm_from(t, iv->from); i < t->gemms; i++) {
         int32_t w = t->weight_read[t->gemm[i]];
         if (w < 0) continue;
