@@ -227,7 +227,10 @@ static _Noreturn void print_help(int64_t model) {
         char left[64];
         if (!(r->models & 1 << model)) continue;
         snprintf(left, sizeof left, "%s %s", r->name, r->choices ? r->choices : metavar[r->kind]);
-        printf("  %-36s %s", left, r->help);
+        if (strlen(left) > 36) /* the text stands below */
+            printf("  %s\n  %-36s %s", left, "", r->help);
+        else
+            printf("  %-36s %s", left, r->help);
         print_default(r, model);
         putchar('\n');
     }

@@ -123,6 +123,25 @@ def test_books_of_the_lectures_choices(tmp_path, options):
     check_times(db, j)
 
 
+@pytest.mark.parametrize('evaluation', ['--eval-every 1 --eval-batches 1', '--eval-every 2', '--eval-every 2 --eval-batches 3 --dtype bf16 --alloc class'])
+def test_books_with_evaluation_between_steps(tmp_path, evaluation):
+    """The last evaluation is no step that was cut off, be it a single batch."""
+    check(tmp_path, f'{SIZES[2]} {evaluation}')
+
+
+@pytest.mark.parametrize('size', SIZES[1:4])
+def test_books_of_a_short_run_with_samples(tmp_path, size):
+    """Most of what the program does is writing text: what training kept is known all the same."""
+    r, db, truth = train(tmp_path, f'{size} --sample')
+    j, (forward, backward) = report(db), products(size)
+    assert len(j['steps']) == STEPS
+    for s, own in zip(j['steps'], truth['steps']):
+        assert (s['flops']['forward'], s['flops']['backward'], s['flops']['recompute'], s['micro_batches']) == (forward, backward, 0, 1)
+        want = by_class(truth, own['to_call'])
+        assert {c: b for c, b in s['memory']['at_peak'].items() if c not in ('input', 'temporary')} == {
+            c: b for c, b in want.items() if c not in ('input', 'temporary')}    # the text's own buffer is in doubt: read by no step
+
+
 @pytest.mark.parametrize('rows', ['--seq 1 --batch 1', '--seq 1 --batch 2', '--seq 2 --batch 2'])
 def test_books_of_few_rows(tmp_path, rows):
     """Activations of the size of the layernorms' weights."""
