@@ -125,21 +125,10 @@ static int is_late(const struct at_trace *t) {
     return unwritten > 0.4 * some;
 }
 
-static void note_gemms(struct at_trace *t) {
-    for (int32_t i = 0; i < t->gemms; i++) {
-        AT_EACH_ACCESS(t, t->gemm[i], a) {
-            int slot = at_slot_of(t, a);
-            if (at_is_factor(slot)) t->range[a->range].gemm_reads = 1;
-            if (at_writes(a->mode)) t->range[a->range].gemm_writes = 1;
-        }
-    }
-}
-
 void at_carried(struct at_trace *t) {
     t->first_weight_read = AT_END;
     if (!t->gemms) return;
     t->late = is_late(t);
-    note_gemms(t);
     for (int32_t i = 0; i < t->ranges; i++) {
         struct at_range *r = &t->range[i];
         if (!r->alive || !r->touches) continue;

@@ -104,6 +104,16 @@ static void list_gemms(struct at_trace *t) {
     t->first_gemm = t->gemms ? t->gemm[0] : 0;
 }
 
+static void note_gemms(struct at_trace *t) {
+    for (int32_t i = 0; i < t->gemms; i++) {
+        AT_EACH_ACCESS(t, t->gemm[i], a) {
+            int slot = at_slot_of(t, a);
+            if (at_is_factor(slot)) t->range[a->range].gemm_reads = 1;
+            if (at_writes(a->mode)) t->range[a->range].gemm_writes = 1;
+        }
+    }
+}
+
 /* A number that two products share if they multiply the same values in the same shape. */
 static uint64_t product_key(const struct at_trace *t, int32_t e) {
     const struct at_event *ev = &t->event[e];
@@ -129,14 +139,9 @@ static void link_repeated_gemms(struct at_trace *t) {
 static int32_t training_end(const struct at_trace *t) {
     int32_t end = 0;
     for (int32_t r = 0; r < t->ranges; r++) {
-        int32_t last = 0;
-        int product = 0;
-        AT_EACH_TOUCH(t, &t->range[r], a) {
-            int kind = t->event[a->event].kind;
-            product |= kind == AT_GEMM && at_writes(a->mode);
-            if (kind == AT_KERNEL && at_modifies(a->mode)) last = a->event;
-        }
-        if (!product && last > end) end = last;
+        if (t->range[r].gemm_writes) continue;
+        AT_EACH_TOUCH(t, &t->range[r], a)
+        if (t->event[a->event].kind == AT_KERNEL && at_modifies(a->mode) && a->event > end) end = a->event;
     }
     return end > t->first_gemm ? end + 1 : t->events;
 }
@@ -159,6 +164,7 @@ void at_values(struct at_trace *t) {
     list_touches(t);
     for (int32_t r = 0; r < t->ranges; r++) values_of_range(t, r, &room);
     list_gemms(t);
+    note_gemms(t);
     link_repeated_gemms(t);
     t->training_end = training_end(t);
     mark_alive(t);

@@ -145,7 +145,7 @@ static void note_write(struct copies *c, int64_t address, const struct copy *sou
     found->address = address;
 }
 
-enum { ROW_OP, ROW_SLOT, ROW_MODE, ROW_ADDRESS, ROW_BYTES, ROW_PARAMETER, ROW_OFFSET, ROW_ELEMENTS };
+enum { ROW_OP, ROW_MODE, ROW_ADDRESS, ROW_BYTES, ROW_PARAMETER, ROW_OFFSET, ROW_ELEMENTS };
 
 /* One row of an op's buffers: what it reads of parameters is collected in *source, what it writes is noted, and a
  * factor of a product that is a copy is pushed. Reads come before writes. */
@@ -168,7 +168,7 @@ static void follow_row(sqlite3_stmt *st, int64_t bits, struct copies *c, struct 
 static int load_copied(struct report *r, int64_t step, int64_t bits, struct spans *out, char *err, size_t err_len) {
     sqlite3_stmt *st = report_prepare(
         r,
-        "SELECT b.op, b.slot, b.mode, b.address, b.bytes,"
+        "SELECT b.op, b.mode, b.address, b.bytes,"
         " CASE WHEN b.alloc IN (SELECT alloc FROM alloc_class WHERE class = 'param') THEN b.alloc END,"
         " b.address - a.address, CASE b.slot WHEN 'A' THEN g.m * g.k WHEN 'B' THEN g.k * g.n END"
         " FROM op_cost c JOIN op_buffer b ON b.op = c.op JOIN alloc a ON a.id = b.alloc LEFT JOIN gemm g ON g.id = b.op"
@@ -186,7 +186,6 @@ static int load_copied(struct report *r, int64_t step, int64_t bits, struct span
         follow_row(st, bits, &copies, &source, out);
     }
     free(copies.copy);
-    normalize(out);
     return report_rows_end(r, st, rc, err, err_len);
 }
 
@@ -196,15 +195,22 @@ static const struct report_step *last_complete(const struct report *r) {
     return NULL;
 }
 
-/* Are all parameters that products read anywhere read in the last step too? Where models take turns, or came one after
- * another, none of them has the parameters of all. */
-static int check_one_model(struct report *r, const struct spans *parameters, char *err, size_t err_len) {
+static void push_all(struct spans *s, const struct spans *more) {
+    for (int64_t i = 0; i < more->n; i++)
+        push(s, more->span[i].alloc, more->span[i].from, more->span[i].to - more->span[i].from);
+    normalize(s);
+}
+
+/* Are all parameters that products read anywhere read in the last step too, as they are or through the copies? Where
+ * models take turns, or came one after another, none of them has the parameters of all. */
+static int check_one_model(struct report *r, const struct spans *parameters, const struct spans *copied, char *err,
+                           size_t err_len) {
     const struct report_step *s = last_complete(r);
     struct spans read = {0};
     int64_t bits = 0, matmul = r->matmul_parameters;
     if (!s) return 0;
     int rc = load_operands(r, s->index, parameters, &read, &bits, err, err_len);
-    if (!rc && bits) rc = load_copied(r, s->index, bits, &read, err, err_len);
+    push_all(&read, copied);
     if (!rc && bits && size_of_both(parameters, &read) * 8 / bits < matmul) {
         r->parameters = r->matmul_parameters = REPORT_UNKNOWN;
         report_note(
@@ -238,19 +244,21 @@ static int explain_difference(struct report *r, char *err, size_t err_len) {
 }
 
 int report_load_parameters(struct report *r, char *err, size_t err_len) {
-    struct spans parameters = {0}, operands = {0};
+    struct spans parameters = {0}, operands = {0}, copied = {0};
     int64_t bits = 0;
     int rc = load_parameters(r, &parameters, err, err_len);
     r->parameters = r->matmul_parameters = REPORT_UNKNOWN;
     if (!rc && parameters.n) rc = load_operands(r, -1, &parameters, &operands, &bits, err, err_len);
-    if (!rc && bits && last_complete(r)) rc = load_copied(r, last_complete(r)->index, bits, &operands, err, err_len);
+    if (!rc && bits && last_complete(r)) rc = load_copied(r, last_complete(r)->index, bits, &copied, err, err_len);
+    push_all(&operands, &copied);
     if (!rc && bits) {
         r->parameters = size_of(&parameters) * 8 / bits;
         r->matmul_parameters = size_of_both(&parameters, &operands) * 8 / bits;
-        rc = check_one_model(r, &parameters, err, err_len);
+        rc = check_one_model(r, &parameters, &copied, err, err_len);
         if (!rc) rc = explain_difference(r, err, err_len);
     }
     free(parameters.span);
     free(operands.span);
+    free(copied.span);
     return rc;
 }
