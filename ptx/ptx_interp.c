@@ -148,8 +148,7 @@ static int advance(struct ptx_thread *t) {
             run->executed++;
             bool off = guarded_off(t, i);
             if (!off && run->counts) ptx_tally_instr(run->counts, i);
-            if (!off)
-                step = opcode[i->op] && i->type != PTX_B128 ? opcode[i->op](t, i) : ptx_fail_here(t, i);
+            if (!off) step = opcode[i->op] && i->type != PTX_B128 ? opcode[i->op](t, i) : ptx_fail_here(t, i);
         }
         if (step == PTX_STEP_FAULT) return -1;
         if (step == PTX_STEP_WAIT) return 0;

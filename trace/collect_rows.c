@@ -15,8 +15,9 @@ static const char *const stmt_sql[ROWS_STMTS] = {
     [ROWS_STREAM_END] = "UPDATE stream SET destroyed_ns = ?2 WHERE id = ?1",
     [ROWS_THREAD] = "INSERT INTO thread VALUES(NULL, 1, ?1, ?2, ?3)",
     [ROWS_API] = "INSERT OR REPLACE INTO api VALUES(?1, ?2, ?3)",
-    [ROWS_DEVICE] = "INSERT INTO device SELECT NULL, 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15 "
-                    "WHERE NOT EXISTS(SELECT 1 FROM device WHERE ordinal = ?1)",
+    [ROWS_DEVICE] =
+        "INSERT INTO device SELECT NULL, 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15 "
+        "WHERE NOT EXISTS(SELECT 1 FROM device WHERE ordinal = ?1)",
     [ROWS_PROCESS] = "INSERT INTO process(id, pid, ppid, start_ns, exe, cwd, argv, environment) VALUES(1, ?1, ?2, ?3, "
                      "?4, ?5, ?6, ?7) "
                      "ON CONFLICT(id) DO UPDATE SET pid = ?1, ppid = ?2, start_ns = ?3, exe = ?4, cwd = ?5, argv = ?6, "

@@ -5,6 +5,7 @@
 #include "ptx/ptx_access.h"
 #include "ptx/ptx_cost.h"
 #include "ptx/ptx_interp.h"
+#include "tests/unit/ptx_cost_testing.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
@@ -81,20 +82,6 @@ static void shape(uint32_t grid[3], uint32_t block[3], const struct ptx_function
     memcpy(grid, grids[draw(8)], 12);
     for (int k = 0; k < 3; k++)
         if (f->required_threads[0]) block[k] = f->required_threads[k] ? f->required_threads[k] : 1;
-}
-
-static void fold_spaces(struct ptx_cost *c, struct ptx_tally *truth) {
-    for (int side = 0; side < 2; side++) {
-        struct ptx_count *of = side ? c->stored : c->loaded;
-        int64_t *n = &truth->n[side ? PTX_T_STORED : PTX_T_LOADED];
-        if (!of[PTX_COST_GENERIC].hi) continue;
-        for (int k = 1; k < PTX_COST_SPACES; k++) {
-            of[0].lo += of[k].lo;
-            of[0].hi = of[0].hi == INT64_MAX || of[k].hi == INT64_MAX ? INT64_MAX : of[0].hi + of[k].hi;
-            n[0] += n[k];
-            of[k].lo = of[k].hi = n[k] = 0;
-        }
-    }
 }
 
 static void compare(const struct ptx_module *m, const struct ptx_function *f, const struct ptx_accesses *a,

@@ -2,6 +2,7 @@
  * within the bounds else; from optimised and from debugging PTX. */
 #include "ptx/ptx_cost.h"
 #include "tests/zoo/zoo_interpret.h"
+#include "tests/unit/ptx_cost_testing.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
@@ -19,21 +20,6 @@ static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Where a generic address could not be told, only the sum over the spaces can be compared. */
-static void fold_spaces(struct ptx_cost *c, struct ptx_tally *truth) {
-    for (int side = 0; side < 2; side++) {
-        struct ptx_count *of = side ? c->stored : c->loaded;
-        int64_t *n = &truth->n[side ? PTX_T_STORED : PTX_T_LOADED];
-        if (!of[PTX_COST_GENERIC].hi) continue;
-        for (int k = 1; k < PTX_COST_SPACES; k++) {
-            of[0].lo += of[k].lo;
-            of[0].hi = of[0].hi == INT64_MAX || of[k].hi == INT64_MAX ? INT64_MAX : of[0].hi + of[k].hi;
-            n[0] += n[k];
-            of[k].lo = of[k].hi = n[k] = 0;
-        }
-    }
 }
 
 static void check_case(struct zoo_module *m, const struct zoo_case *c, bool verbose) {
