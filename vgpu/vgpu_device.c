@@ -279,39 +279,6 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     return cudaSuccess;
 }
 
-cudaError_t cudaGetDeviceCount(int *count) {
-    if (!count) return cudaErrorInvalidValue;
-    *count = 1;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGetDevice(int *device) {
-    if (!device) return cudaErrorInvalidValue;
-    *device = 0;
-    return cudaSuccess;
-}
-
-cudaError_t cudaSetDevice(int device) {
-    return device ? cudaErrorInvalidDevice : cudaSuccess;
-}
-
-cudaError_t cudaInitDevice(int device, unsigned int device_flags, unsigned int flags) {
-    (void)device_flags, (void)flags;
-    return cudaSetDevice(device);
-}
-
-cudaError_t cudaSetValidDevices(int *devices, int count) {
-    for (int i = 0; devices && i < count; i++)
-        if (devices[i]) return cudaErrorInvalidDevice;
-    return count < 0 || (count && !devices) ? cudaErrorInvalidValue : cudaSuccess;
-}
-
-cudaError_t cudaChooseDevice(int *device, const struct cudaDeviceProp *wanted) {
-    if (!device || !wanted) return cudaErrorInvalidValue;
-    *device = 0;
-    return cudaSuccess;
-}
-
 static unsigned device_flags = cudaDeviceScheduleAuto;
 
 cudaError_t cudaSetDeviceFlags(unsigned int flags) {
