@@ -299,7 +299,7 @@ cudaError_t cudaDeviceReset(void) {
     if (refused == cudaErrorInitializationError || refused == cudaErrorCudartUnloading) return (cudaError_t)refused;
     vgpu_wait_all();
     pthread_mutex_lock(&vgpu_lock);
-    vgpu_streams_reset();
+    vgpu_streams_reset(vgpu_current());
     pthread_mutex_unlock(&vgpu_lock);
     vgpu_memory_reset();
     vgpu_host_reset();

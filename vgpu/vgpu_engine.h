@@ -7,6 +7,7 @@
 
 #include "vgpu/vgpu_activity.h"
 #include "vgpu/vgpu_link.h"
+#include "vgpu/vgpu_model.h"
 
 #include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
@@ -67,12 +68,24 @@ struct vgpu_stream;
 struct vgpu_ticket {
     struct vgpu_stream *stream; /* NULL: reached */
     uint64_t sequence;
+    int64_t ends; /* ns on the model's time line (vgpu_model.h); 0 where there is none */
+};
+
+enum vgpu_work_kind {
+    VGPU_WORK_HOST,  /* runs on the stream's thread in any case: it may wait, or call the program */
+    VGPU_WORK_NOTE,  /* the engine's own book-keeping: runs in any case; when dry perhaps on the caller's thread under
+                        vgpu_lock, so it neither waits nor takes that lock */
+    VGPU_WORK_DEVICE /* an operation of the device: not run when dry (`dry` is), and it takes time by `amount` */
 };
 
 struct vgpu_work {
-    void (*run)(void *args); /* on the stream's thread, no lock held */
+    void (*run)(void *args); /* on the stream's thread, no lock held; NULL: nothing is to be done */
     const void *args;        /* copied */
     size_t bytes;
+    uint8_t kind;                  /* enum vgpu_work_kind */
+    void (*dry)(void *args);       /* of an operation of the device, in its place when dry: checks of addresses, zeros
+                                      for the host; called as a NOTE is; NULL: nothing */
+    struct vgpu_amount amount;     /* of an operation of the device: what it does, for the model's time line */
     struct vgpu_ticket after;      /* runs after that point too */
     bool blas;                     /* calls OpenBLAS: kept out while the process forks or exits */
     struct vgpu_activity activity; /* what it is, for CUPTI; kind NONE: nothing */
@@ -84,10 +97,12 @@ cudaError_t vgpu_submit(cudaStream_t stream, const struct vgpu_work *work,
                         struct vgpu_ticket *ticket); /* ticket may be NULL */
 cudaError_t vgpu_wait(struct vgpu_ticket ticket);
 cudaError_t vgpu_wait_all(void); /* every stream's work so far */
+cudaError_t vgpu_wait_device(int device); /* of that device's streams */
 cudaError_t vgpu_submit_and_wait(cudaStream_t stream, const struct vgpu_work *work);
 bool vgpu_reached(struct vgpu_ticket ticket);              /* under vgpu_lock */
 struct vgpu_stream *vgpu_stream_find(cudaStream_t stream); /* under vgpu_lock; NULL: no such stream */
-void vgpu_streams_reset(void);
+cudaStream_t vgpu_default_stream(int device); /* a handle for the legacy default stream of that device */
+void vgpu_streams_reset(int device);
 int64_t vgpu_now(void);     /* ns, CLOCK_MONOTONIC */
 void vgpu_blas_enter(void); /* around use of OpenBLAS outside a work item */
 void vgpu_blas_leave(void);

@@ -12,15 +12,17 @@ struct vgpu_stream {
     bool retired; /* destroyed by the program; its work is still done */
     unsigned flags;
     int priority;
+    int device;
     uint64_t id;
     uint64_t enqueued, done; /* operations, over all uses of the slot */
     uint64_t last_end;       /* of the worker: when the last reported work ended, by which clock */
     uint32_t last_clock;
+    int64_t model_end; /* ns on the model's time line: when its work so far ends; 0: none yet */
     struct vgpu_op *head, *tail;
     pthread_cond_t work, progress;
 };
 
-struct vgpu_stream *vgpu_stream_open(unsigned flags, int priority); /* NULL: too many */
+struct vgpu_stream *vgpu_stream_open(unsigned flags, int priority); /* of the current device. NULL: too many */
 void vgpu_stream_close(struct vgpu_stream *stream);
 bool vgpu_stream_is_default(const struct vgpu_stream *stream);
 bool vgpu_stream_idle(struct vgpu_stream *stream);

@@ -86,7 +86,7 @@ cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id) {
 
 cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device) {
     if (!device) return cudaErrorInvalidValue;
-    WITH_STREAM(stream, s, *device = 0);
+    WITH_STREAM(stream, s, *device = s->device);
 }
 
 /* Nothing is ever being captured here: cudaStreamBeginCapture is not implemented. */
@@ -112,7 +112,7 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode
 }
 
 cudaError_t cudaDeviceSynchronize(void) {
-    return vgpu_wait_all();
+    return vgpu_wait_device(vgpu_current());
 }
 
 struct host_call {
