@@ -1,91 +1,109 @@
-/* Reads ACCT_VGPU and ACCT_VGPU_DRY. */
+/* Reads ACCT_VGPU, ACCT_VGPU_DRY and ACCT_VGPU_MEMORY. */
 #include "vgpu/vgpu_profile.h"
 #include "vgpu/vgpu_engine.h"
 
-#include <math.h>
+#include "acct/env.h"
+#include "acct/profile.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#define NO NAN
-#define DEVICE(a, n, cc, fp64, fp64t, fp32, tf32, bf16, fp16, fp16a, fp8, int8, fp4, gbs, gb, total, src) \
-    {.alias = a,                                                                                          \
-     .name = n,                                                                                           \
-     .source = src,                                                                                       \
-     .sm = cc,                                                                                            \
-     .peak = {[VGPU_FP64] = fp64,                                                                         \
-              [VGPU_FP64_MATRIX] = fp64t,                                                                 \
-              [VGPU_FP32] = fp32,                                                                         \
-              [VGPU_TF32] = tf32,                                                                         \
-              [VGPU_BF16] = bf16,                                                                         \
-              [VGPU_FP16] = fp16,                                                                         \
-              [VGPU_FP16_ACC16] = fp16a,                                                                  \
-              [VGPU_FP8] = fp8,                                                                           \
-              [VGPU_INT8] = int8},                                                                        \
-     .gb_s = gbs,                                                                                         \
-     .bytes = total},
-
-static const struct row {
-    const char *alias, *name, *source;
-    unsigned sm;
-    double peak[VGPU_FORMATS], gb_s;
-    long long bytes;
-} rows[] = {
-#include "acct/devices.def"
-};
+enum { CPU_SM = 90 };
+_Static_assert((int)VGPU_MAX_DEVICES == (int)ACCT_PROFILE_DEVICES, "one limit");
 
 static struct vgpu_profile profile;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static bool on(const char *name) {
-    const char *v = getenv(name);
-    return v && (!strcmp(v, "1") || !strcmp(v, "on"));
+/* Bytes of memory that this process may use at most: of the machine, or of its control group. */
+static uint64_t machine_bytes(void) {
+    uint64_t all = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    const char *const limits[] = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
+    for (int i = 0; i < 2; i++) {
+        unsigned long long limit;
+        FILE *f = fopen(limits[i], "re");
+        if (!f) continue;
+        if (fscanf(f, "%llu", &limit) == 1 && limit && limit < all) all = limit;
+        fclose(f);
+    }
+    return all;
 }
 
 static void cpu_profile(struct vgpu_profile *p) {
-    p->cpu = true;
-    p->sm = 90;
+    p->cpu = p->peer_access = true;
+    p->sm = CPU_SM;
     p->sm_count = vgpu_cores();
     snprintf(p->alias, sizeof p->alias, "cpu");
     snprintf(p->name, sizeof p->name, "acct virtual GPU (cpu)");
     for (int f = 0; f < VGPU_FORMATS; f++) p->peak[f] = NAN;
     p->bytes_per_s = p->host_bytes_per_s = p->peer_bytes_per_s = NAN;
+    p->total_bytes = machine_bytes() / 4 * 3 >> 20 << 20; /* a quarter is the host's; whole MiB */
 }
 
-static void table_profile(struct vgpu_profile *p, const struct row *r) {
-    p->sm = r->sm;
-    snprintf(p->alias, sizeof p->alias, "%s", r->alias);
-    snprintf(p->name, sizeof p->name, "%s", r->name);
-    snprintf(p->source, sizeof p->source, "data sheet: %s", r->source);
-    for (int f = 0; f < VGPU_FORMATS; f++) p->peak[f] = round(r->peak[f] * 1e12);
-    p->bytes_per_s = r->gb_s * 1e9;
-    p->total_bytes = (uint64_t)llabs(r->bytes);
-    p->reserved_bytes = 512 << 20;
-    p->sm_count = 1;
-    p->launch_s = 2e-6;
-    p->host_bytes_per_s = 25e9;
-    p->peer_bytes_per_s = 25e9;
+static void device_profile(struct vgpu_profile *p, const struct acct_device *d, bool file) {
+    static const int formats[VGPU_FORMATS] = {[VGPU_FP64] = ACCT_FP64,
+                                              [VGPU_FP64_MATRIX] = ACCT_FP64_MATRIX,
+                                              [VGPU_FP32] = ACCT_FP32,
+                                              [VGPU_TF32] = ACCT_TF32,
+                                              [VGPU_BF16] = ACCT_BF16,
+                                              [VGPU_FP16] = ACCT_FP16,
+                                              [VGPU_FP16_ACC16] = ACCT_FP16_ACC16,
+                                              [VGPU_FP8] = ACCT_FP8,
+                                              [VGPU_INT8] = ACCT_INT8};
+    snprintf(p->alias, sizeof p->alias, "%s", d->alias);
+    snprintf(p->name, sizeof p->name, "%s", d->name);
+    snprintf(p->source, sizeof p->source, "%s: %s", file ? "profile file" : "data sheet", d->source);
+    p->sm = d->sm;
+    for (int f = 0; f < VGPU_FORMATS; f++) p->peak[f] = d->peak[formats[f]];
+    p->bytes_per_s = d->bytes_per_s;
+    p->host_bytes_per_s = d->host_bytes_per_s;
+    p->peer_bytes_per_s = d->peer_bytes_per_s;
+    p->peer_access = d->peer;
+    p->launch_s = d->launch_s;
+    p->total_bytes = d->total_bytes;
+    p->reserved_bytes = d->reserved_bytes;
+    p->l2_bytes = d->l2_bytes;
+    p->sm_count = d->sms;
+    p->clock_khz = d->clock_khz;
+    p->memory_clock_khz = d->memory_clock_khz;
+    p->memory_bus_bits = d->bus_bits;
 }
 
+static bool dry(void) {
+    uint64_t on;
+    if (acct_env_number(ENV_ACCT_VGPU_DRY, &on)) vgpu_say("ACCT_VGPU_DRY is neither off nor on: ignored");
+    return on;
+}
+
+/* What cannot be read is no other device: everything is refused. The profile is cpu's then, for who asks all the same.
+ */
 static void read_profile(void) {
-    const char *text = getenv("ACCT_VGPU");
-    char alias[64] = "cpu";
-    if (text && *text) snprintf(alias, sizeof alias, "%.*s", (int)strcspn(text, ":"), text);
-    const char *colon = text ? strchr(text, ':') : NULL;
-    int n = colon ? atoi(colon + 1) : 1;
-    profile.devices = n < 1 ? 1 : n > VGPU_MAX_DEVICES ? VGPU_MAX_DEVICES : n;
-    profile.dry = on("ACCT_VGPU_DRY");
-    const struct row *found = NULL;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows && !found; i++)
-        if (!strcmp(rows[i].alias, alias)) found = &rows[i];
-    if (found)
-        table_profile(&profile, found);
-    else
+    struct acct_profile given;
+    char err[1024];
+    int wrong = acct_profile_read(acct_env_text(ENV_ACCT_VGPU), &given, err, sizeof err);
+    if (wrong) {
+        vgpu_say("ACCT_VGPU=%s", err);
+        vgpu_refused = cudaErrorInitializationError;
+    }
+    profile.devices = wrong ? 1 : given.devices;
+    profile.dry = dry();
+    if (wrong || given.cpu)
         cpu_profile(&profile);
+    else
+        device_profile(&profile, &given.device, given.file);
+    vgpu_env_bytes("ACCT_VGPU_MEMORY", &profile.total_bytes);
     profile.model = !profile.cpu || profile.dry;
+    const struct acct_sm *limits = acct_sm_find(profile.sm);
+    if (limits) profile.limits = *limits;
 }
 
 const struct vgpu_profile *vgpu_profile(void) {
     pthread_once(&once, read_profile);
     return &profile;
+}
+
+/* The engine is loaded at the program's first call: a wrong ACCT_VGPU refuses that one already. */
+__attribute__((constructor)) static void begin(void) {
+    vgpu_profile();
 }

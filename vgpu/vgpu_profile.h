@@ -1,8 +1,11 @@
 /* The device that the virtual GPU stands for: the one of ACCT_VGPU, `PROFILE[:COUNT]`, where PROFILE is "cpu" (this
  * machine: its processors, its memory, measured peaks and times), a device of include/acct/devices.def ("h100-sxm"), or
- * the path of a profile file. All devices of a process are alike. Read once, at first use; constant from then on. */
+ * the path of a profile file. All devices of a process are alike. Read once, at first use; constant from then on. If
+ * ACCT_VGPU cannot be read, one line says why and every call is refused with cudaErrorInitializationError. */
 #ifndef VGPU_PROFILE_H
 #define VGPU_PROFILE_H
+
+#include "acct/devices.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,10 +40,12 @@ struct vgpu_profile {
     uint64_t total_bytes;      /* as cudaMemGetInfo tells it; of cpu three quarters of this machine's memory */
     uint64_t reserved_bytes;   /* of those, taken by context and driver before the program's first allocation; cpu: 0 */
     int sm_count, clock_khz, memory_clock_khz, memory_bus_bits;
-    uint64_t l2_bytes;
+    uint64_t l2_bytes;       /* 0: not known, as any of the four above */
     double launch_s;         /* seconds of the device between two kernels of one stream */
     double host_bytes_per_s; /* copies between host (pinned) and device, one way */
     double peer_bytes_per_s; /* copies between devices, one way */
+    bool peer_access;        /* a device reaches another's memory */
+    struct acct_sm limits;   /* of one multiprocessor and its blocks; of cpu those of sm_90 */
 };
 
 const struct vgpu_profile *vgpu_profile(void);
