@@ -59,6 +59,7 @@ struct mark {
     uint64_t version;
 };
 
+/* By the model's time line the time is known when the event is recorded. */
 static void run_mark(void *args) {
     struct mark *m = args;
     int64_t now = vgpu_now();
@@ -75,8 +76,11 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream, un
     struct vgpu_stream *s = vgpu_stream_find(stream);
     if (e && s) {
         struct mark m = {e, ++e->version};
-        error = vgpu_enqueue(s, &(struct vgpu_work){.run = run_mark, .args = &m, .bytes = sizeof m}, &e->at);
+        struct vgpu_work w = {
+            .run = vgpu_profile()->model ? NULL : run_mark, .args = &m, .bytes = sizeof m, .kind = VGPU_WORK_NOTE};
+        error = vgpu_enqueue(s, &w, &e->at);
         e->recorded |= !error;
+        if (!error && !w.run) e->time_ns = e->at.ends;
     }
     pthread_mutex_unlock(&vgpu_lock);
     return error;
@@ -86,10 +90,6 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     return cudaEventRecordWithFlags(event, stream, 0);
 }
 
-static void run_nothing(void *args) {
-    (void)args;
-}
-
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigned int flags) {
     if (flags & ~(unsigned)cudaEventWaitExternal) return cudaErrorInvalidValue;
     cudaError_t error = cudaErrorInvalidResourceHandle;
@@ -97,8 +97,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigne
     struct vgpu_event *e = find(handle);
     struct vgpu_stream *s = vgpu_stream_find(stream);
     if (e && s)
-        error = vgpu_reached(e->at) ? cudaSuccess
-                                    : vgpu_enqueue(s, &(struct vgpu_work){.run = run_nothing, .after = e->at}, NULL);
+        error = vgpu_reached(e->at) && !e->at.ends
+                    ? cudaSuccess
+                    : vgpu_enqueue(s, &(struct vgpu_work){.kind = VGPU_WORK_NOTE, .after = e->at}, NULL);
     pthread_mutex_unlock(&vgpu_lock);
     return error;
 }
@@ -107,6 +108,7 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
     pthread_mutex_lock(&vgpu_lock);
     struct vgpu_event *e = find(handle);
     cudaError_t error = !e ? cudaErrorInvalidResourceHandle : vgpu_reached(e->at) ? cudaSuccess : cudaErrorNotReady;
+    if (!error) vgpu_model_released(e->at.ends);
     pthread_mutex_unlock(&vgpu_lock);
     return error;
 }

@@ -246,7 +246,8 @@ cudaError_t cudaFreeAsync(void *address, cudaStream_t stream) {
     struct vgpu_block *b = claim(address);
     leave();
     if (!b) return cudaErrorInvalidValue;
-    cudaError_t e = vgpu_submit(stream, &(struct vgpu_work){.run = run_release, .args = &b, .bytes = sizeof b}, NULL);
+    cudaError_t e = vgpu_submit(
+        stream, &(struct vgpu_work){.run = run_release, .args = &b, .bytes = sizeof b, .kind = VGPU_WORK_NOTE}, NULL);
     if (e) {
         enter();
         b->releasing = false;

@@ -153,7 +153,7 @@ static cudaError_t give_memory(const struct vgpu_unit *u) {
     size_t bytes = lay_out(u);
     cudaError_t e = bytes ? cudaMalloc(&block, bytes) : cudaSuccess;
     if (e) return e;
-    if (bytes) memset(block, 0, bytes);
+    if (bytes && !vgpu_profile()->dry) memset(block, 0, bytes);
     for (int32_t i = 0; i < u->module->var_count; i++) {
         const struct ptx_var *v = &u->module->vars[i];
         struct vgpu_registered *managed = on_device(v) ? managed_of(u->binary, v->name) : NULL;
@@ -179,7 +179,7 @@ static uint64_t address_of(const struct vgpu_unit *u, const struct ptx_reloc *r)
 static void initialise(const struct vgpu_unit *u) {
     for (int32_t i = 0; i < u->module->var_count; i++) {
         const struct ptx_var *v = &u->module->vars[i];
-        if (!on_device(v)) continue;
+        if (!on_device(v) || (vgpu_profile()->dry && !managed_of(u->binary, v->name))) continue;
         if (v->init) memcpy(u->symbols[i], v->init, v->bytes);
         for (uint32_t k = 0; k < v->reloc_count; k++) {
             const struct ptx_reloc *r = &v->relocs[k];

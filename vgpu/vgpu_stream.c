@@ -485,7 +485,9 @@ cudaError_t vgpu_stream_drain(struct vgpu_stream *s) {
 }
 
 bool vgpu_stream_idle(struct vgpu_stream *s) {
-    return s->done == s->enqueued && (!is_legacy(s) || !legacy_waits(s, NULL));
+    if (s->done < s->enqueued || (is_legacy(s) && legacy_waits(s, NULL))) return false;
+    vgpu_model_released(is_legacy(s) ? later(s->model_end, legacy_end(s)) : s->model_end);
+    return true;
 }
 
 struct vgpu_stream *vgpu_stream_open(unsigned flags, int priority) {
