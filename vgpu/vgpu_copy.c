@@ -20,8 +20,13 @@ struct side {
 struct copy {
     struct side to, from;
     struct box box;
-    void *staging; /* freed when done */
+    void *staging;    /* freed when done */
+    uint8_t when_dry; /* enum dry_copy */
 };
+
+/* Of a dry run: nothing is known of what the device computes; what the host wrote is kept where the host can read it.
+ */
+enum dry_copy { DRY_NOTHING, DRY_ZEROS, DRY_MOVE };
 
 /* Bytes from the first to the last of the box; false: more than there are addresses. */
 static bool extent(const struct side *s, const struct box *b, size_t *bytes) {
@@ -61,6 +66,20 @@ static void run_copy(void *args) {
     free(c->staging);
 }
 
+static void clear(const struct side *to, const struct box *b) {
+    for (size_t z = 0; z < b->depth; z++)
+        for (size_t y = 0; y < b->height; y++) memset(to->p + z * to->slice + y * to->pitch, 0, b->width);
+}
+
+static void run_dry_copy(void *args) {
+    struct copy *c = args;
+    if (still_there(&c->to, &c->box) && (c->staging || still_there(&c->from, &c->box))) {
+        if (c->when_dry == DRY_MOVE) move(c);
+        if (c->when_dry == DRY_ZEROS) clear(&c->to, &c->box);
+    }
+    free(c->staging);
+}
+
 static bool is_host(enum vgpu_side s) {
     return s == VGPU_PAGEABLE || s == VGPU_PINNED;
 }
@@ -92,7 +111,7 @@ static bool stage(struct copy *c) {
     char *own = malloc(b->width * b->height * b->depth);
     if (!own) return false;
     struct side packed = {own, b->width, b->width * b->height};
-    move(&(struct copy){packed, c->from, *b, NULL});
+    move(&(struct copy){.to = packed, .from = c->from, .box = *b});
     c->from = packed;
     c->staging = own;
     return true;
@@ -123,6 +142,17 @@ static int64_t volume(const struct box *b) {
     return (int64_t)(b->width * b->height * b->depth);
 }
 
+static enum dry_copy dry_copy(enum vgpu_side to, enum vgpu_side from) {
+    return to == VGPU_DEVICE ? DRY_NOTHING : is_host(from) ? DRY_MOVE : DRY_ZEROS;
+}
+
+/* Over the link if one side is the host's; within the device's memory each byte is read and written. */
+static struct vgpu_amount amount_of(const struct box *b, enum vgpu_side to, enum vgpu_side from) {
+    double bytes = (double)volume(b);
+    if (is_host(to) != is_host(from)) return (struct vgpu_amount){.host_bytes = bytes};
+    return (struct vgpu_amount){.bytes = is_host(to) ? 0 : 2 * bytes};
+}
+
 static cudaError_t copy(struct copy c, enum cudaMemcpyKind kind, cudaStream_t stream, bool synchronous) {
     enum vgpu_side to, from;
     if (!c.box.width || !c.box.height || !c.box.depth) return cudaSuccess;
@@ -131,10 +161,15 @@ static cudaError_t copy(struct copy c, enum cudaMemcpyKind kind, cudaStream_t st
     bool host = is_host(to) || is_host(from);
     bool wait = synchronous ? host || to == VGPU_MANAGED || from == VGPU_MANAGED
                             : to == VGPU_PAGEABLE || (is_host(to) && is_host(from));
-    if (!wait && from == VGPU_PAGEABLE) wait = !stage(&c);
+    c.when_dry = (uint8_t)dry_copy(to, from);
+    bool read = !vgpu_profile()->dry || c.when_dry == DRY_MOVE;
+    if (!wait && from == VGPU_PAGEABLE && read) wait = !stage(&c);
     struct vgpu_work w = {.run = run_copy,
+                          .dry = run_dry_copy,
                           .args = &c,
                           .bytes = sizeof c,
+                          .kind = VGPU_WORK_DEVICE,
+                          .amount = amount_of(&c.box, to, from),
                           .activity = {.kind = VGPU_ACTIVITY_COPY,
                                        .copy_kind = copy_kind(to, from),
                                        .src_kind = memory_kind(from),
@@ -147,11 +182,11 @@ static cudaError_t copy(struct copy c, enum cudaMemcpyKind kind, cudaStream_t st
 }
 
 static struct copy flat(void *to, const void *from, size_t bytes) {
-    return (struct copy){{to, bytes, 0}, {(char *)from, bytes, 0}, {bytes, 1, 1}, NULL};
+    return (struct copy){{to, bytes, 0}, {(char *)from, bytes, 0}, {bytes, 1, 1}, NULL, 0};
 }
 
 static struct copy rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height) {
-    return (struct copy){{to, to_pitch, 0}, {(char *)from, from_pitch, 0}, {width, height, 1}, NULL};
+    return (struct copy){{to, to_pitch, 0}, {(char *)from, from_pitch, 0}, {width, height, 1}, NULL, 0};
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
@@ -193,7 +228,8 @@ static cudaError_t copy_3d(const struct cudaMemcpy3DParms *p, cudaStream_t strea
     struct copy c = {corner(&p->dstPtr, &p->dstPos),
                      corner(&p->srcPtr, &p->srcPos),
                      {p->extent.width, p->extent.height, p->extent.depth},
-                     NULL};
+                     NULL,
+                     0};
     return copy(c, p->kind, stream, synchronous);
 }
 
@@ -225,16 +261,25 @@ struct fill {
     unsigned char value;
 };
 
+static bool still_in_reach(const struct fill *f) {
+    size_t bytes;
+    if (extent(&f->to, &f->box, &bytes) && vgpu_device_can(f->to.p, bytes)) return true;
+    vgpu_fault("a memset", f->to.p, bytes);
+    return false;
+}
+
 static void run_fill(void *args) {
     struct fill *f = args;
-    size_t bytes;
-    if (!extent(&f->to, &f->box, &bytes) || !vgpu_device_can(f->to.p, bytes)) {
-        vgpu_fault("a memset", f->to.p, bytes);
-        return;
-    }
+    if (!still_in_reach(f)) return;
     for (size_t z = 0; z < f->box.depth; z++)
         for (size_t y = 0; y < f->box.height; y++)
             memset(f->to.p + z * f->to.slice + y * f->to.pitch, f->value, f->box.width);
+}
+
+/* Dry: memory that the host can read is set, the device's own is not touched. */
+static void run_dry_fill(void *args) {
+    struct fill *f = args;
+    if (still_in_reach(f) && vgpu_side_of(f->to.p, 1) != VGPU_DEVICE) run_fill(f);
 }
 
 static cudaError_t fill_box(struct side to, int value, struct box box, cudaStream_t stream, bool synchronous) {
@@ -244,8 +289,11 @@ static cudaError_t fill_box(struct side to, int value, struct box box, cudaStrea
     if (!to.p || !extent(&to, &box, &bytes) || !vgpu_device_can(to.p, bytes)) return cudaErrorInvalidValue;
     struct fill f = {to, box, (unsigned char)value};
     struct vgpu_work w = {.run = run_fill,
+                          .dry = run_dry_fill,
                           .args = &f,
                           .bytes = sizeof f,
+                          .kind = VGPU_WORK_DEVICE,
+                          .amount = {.bytes = (double)volume(&box)},
                           .activity = {.kind = VGPU_ACTIVITY_MEMSET,
                                        .dst_kind = memory_kind(vgpu_side_of(to.p, bytes)),
                                        .asynchronous = !synchronous,
