@@ -1,8 +1,10 @@
 /* The device as a whole: its properties and settings. */
 #include "vgpu/vgpu_engine.h"
+#include "vgpu/vgpu_profile.h"
 #include "vgpu/vgpu_run.h"
 
 #include <errno.h>
+#include <math.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { VERSION = 13000, CLOCK_CPU = 2 /* ACCT_clock_cpu of trace/events.def */ };
+enum { VERSION = 13000, CLOCK_CPU = 2, CLOCK_MODEL = 3 /* ACCT_clock_* of trace/events.def */ };
 
 void vgpu_say(const char *format, ...) {
     char line[512];
@@ -50,59 +52,104 @@ int vgpu_cores(void) {
     return n > 0 ? n : 1;
 }
 
-int vgpu_device(int ordinal, struct acct_vgpu_device *out) {
-    struct acct_vgpu_device d = {.clock = CLOCK_CPU, .profile = "cpu"};
+/* This machine's peaks are measured, also when dry: what it would take at best. */
+static void cpu_peaks(struct acct_vgpu_device *d) {
     struct vgpu_peak peak;
-    size_t bytes = out->struct_bytes < sizeof d ? out->struct_bytes : sizeof d;
-    if (ordinal) return -1;
     vgpu_peak_get(&peak);
+    d->peak_fp32 = peak.fp32;
+    d->peak_fp64 = peak.fp64;
+    d->peak_tf32 = peak.tf32;
+    d->peak_bf16 = peak.bf16;
+    d->peak_fp16 = peak.fp16;
+    d->peak_fp8 = peak.fp8;
+    snprintf(d->peak_source, sizeof d->peak_source, "%s", peak.source);
+}
+
+/* Of products: fp64's on matrix units where there are some. */
+static void profile_peaks(const struct vgpu_profile *p, struct acct_vgpu_device *d) {
+    d->peak_fp32 = p->peak[VGPU_FP32];
+    d->peak_fp64 = isnan(p->peak[VGPU_FP64_MATRIX]) ? p->peak[VGPU_FP64] : p->peak[VGPU_FP64_MATRIX];
+    d->peak_tf32 = p->peak[VGPU_TF32];
+    d->peak_bf16 = p->peak[VGPU_BF16];
+    d->peak_fp16 = p->peak[VGPU_FP16];
+    d->peak_fp8 = p->peak[VGPU_FP8];
+    snprintf(d->peak_source, sizeof d->peak_source, "%s", p->source);
+}
+
+int vgpu_device(int ordinal, struct acct_vgpu_device *out) {
+    const struct vgpu_profile *p = vgpu_profile();
+    struct acct_vgpu_device d = {.clock = p->model ? CLOCK_MODEL : CLOCK_CPU};
+    size_t bytes = out->struct_bytes < sizeof d ? out->struct_bytes : sizeof d;
+    if (!vgpu_is_device(ordinal)) return -1;
     d.struct_bytes = (uint32_t)bytes;
-    d.peak_fp32 = peak.fp32;
-    d.peak_fp64 = peak.fp64;
-    d.peak_tf32 = peak.tf32;
-    d.peak_bf16 = peak.bf16;
-    d.peak_fp16 = peak.fp16;
-    d.peak_fp8 = peak.fp8;
-    snprintf(d.peak_source, sizeof d.peak_source, "%s", peak.source);
+    snprintf(d.profile, sizeof d.profile, "%s", p->alias);
+    if (p->cpu)
+        cpu_peaks(&d);
+    else
+        profile_peaks(p, &d);
     memcpy(out, &d, bytes);
     return 0;
 }
 
-static int megahertz(void) {
+static int cpu_khz(void) {
     long khz = 0;
     FILE *f = fopen("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "re");
     if (f) {
         if (fscanf(f, "%ld", &khz) != 1) khz = 0;
         fclose(f);
     }
-    return khz > 0 ? (int)(khz / 1000) : 2000;
+    return khz > 0 ? (int)khz : 2000000;
 }
 
-/* Limits are those of compute capability 9.0; sizes and counts are this machine's. */
-static void fill_properties(struct cudaDeviceProp *p) {
+static int clock_khz(void) {
+    return vgpu_profile()->cpu ? cpu_khz() : vgpu_profile()->clock_khz;
+}
+
+static int memory_clock_khz(void) {
+    return vgpu_profile()->cpu ? cpu_khz() : vgpu_profile()->memory_clock_khz;
+}
+
+static uint64_t l2_bytes(const struct vgpu_profile *profile) {
+    long l3 = profile->cpu ? sysconf(_SC_LEVEL3_CACHE_SIZE) : 0;
+    return l3 > 0 ? (uint64_t)l3 : profile->l2_bytes;
+}
+
+/* The same at each start, different for each device: FNV-1a of the profile's name, then the ordinal. */
+static void make_uuid(cudaUUID_t *uuid, const struct vgpu_profile *profile, int ordinal) {
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (const char *c = profile->alias; *c; c++) hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
+    memcpy(uuid->bytes, "acctgpu", 7);
+    uuid->bytes[7] = (char)ordinal;
+    memcpy(uuid->bytes + 8, &hash, sizeof hash);
+}
+
+/* Sizes, counts and limits are the profile's; what is the same on all devices, or of no consequence here, is written
+ * down. Features that are not implemented are not offered (cooperative launches, clusters, persisting L2). */
+static void fill_properties(struct cudaDeviceProp *p, int ordinal) {
+    const struct vgpu_profile *profile = vgpu_profile();
+    const struct acct_sm *sm = &profile->limits;
     *p = (struct cudaDeviceProp){
-        .name = "acct virtual GPU (cpu)",
-        .totalGlobalMem = vgpu_capacity(),
-        .sharedMemPerBlock = 48 << 10,
-        .sharedMemPerBlockOptin = 227 << 10,
-        .reservedSharedMemPerBlock = 1 << 10,
-        .sharedMemPerMultiprocessor = 228 << 10,
-        .regsPerBlock = 65536,
-        .regsPerMultiprocessor = 65536,
+        .totalGlobalMem = profile->total_bytes,
+        .sharedMemPerBlock = ACCT_BLOCK_SHARED_BYTES,
+        .sharedMemPerBlockOptin = sm->shared_optin_bytes,
+        .reservedSharedMemPerBlock = sm->shared_reserved_bytes,
+        .sharedMemPerMultiprocessor = sm->shared_bytes,
+        .regsPerBlock = ACCT_BLOCK_REGISTERS,
+        .regsPerMultiprocessor = sm->registers,
         .warpSize = 32,
         .memPitch = 2147483647,
-        .maxThreadsPerBlock = 1024,
+        .maxThreadsPerBlock = ACCT_BLOCK_THREADS,
         .maxThreadsDim = {1024, 1024, 64},
         .maxGridSize = {2147483647, 65535, 65535},
-        .maxThreadsPerMultiProcessor = 2048,
-        .maxBlocksPerMultiProcessor = 32,
+        .maxThreadsPerMultiProcessor = sm->threads,
+        .maxBlocksPerMultiProcessor = sm->blocks,
         .totalConstMem = 65536,
-        .major = 9,
-        .minor = 0,
+        .major = (int)profile->sm / 10,
+        .minor = (int)profile->sm % 10,
         .textureAlignment = 512,
         .texturePitchAlignment = 32,
         .surfaceAlignment = 512,
-        .multiProcessorCount = vgpu_cores(),
+        .multiProcessorCount = profile->sm_count,
         .canMapHostMemory = 1,
         .unifiedAddressing = 1,
         .managedMemory = 1,
@@ -131,32 +178,34 @@ static void fill_properties(struct cudaDeviceProp *p) {
         .concurrentKernels = 1,
         .asyncEngineCount = 2,
         .streamPrioritiesSupported = 1,
-        .memoryBusWidth = 64,
-        .l2CacheSize = 0,
+        .memoryBusWidth = profile->cpu ? 64 : profile->memory_bus_bits,
+        .l2CacheSize = (int)l2_bytes(profile),
+        .pciBusID = ordinal,
         .globalL1CacheSupported = 1,
         .localL1CacheSupported = 1,
         .memoryPoolsSupported = 1,
         .deviceNumaId = -1,
         .hostNumaId = -1,
     };
-    long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    p->l2CacheSize = l3 > 0 && l3 < 0x7fffffff ? (int)l3 : 0;
-    memcpy(p->uuid.bytes, "acct-vgpu-cpu-0", 16);
+    snprintf(p->name, sizeof p->name, "%s", profile->name);
+    make_uuid(&p->uuid, profile, ordinal);
 }
 
-static const struct cudaDeviceProp *properties(void) {
-    static struct cudaDeviceProp p;
+/* Of a device that is there. */
+static const struct cudaDeviceProp *properties(int ordinal) {
+    static struct cudaDeviceProp all[VGPU_MAX_DEVICES];
     static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+    struct cudaDeviceProp *p = &all[ordinal];
     pthread_mutex_lock(&m);
-    if (!p.major) fill_properties(&p);
+    if (!p->major) fill_properties(p, ordinal);
     pthread_mutex_unlock(&m);
-    return &p;
+    return p;
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int device) {
     if (!out) return cudaErrorInvalidValue;
-    if (device) return cudaErrorInvalidDevice;
-    *out = *properties();
+    if (!vgpu_is_device(device)) return cudaErrorInvalidDevice;
+    *out = *properties(device);
     return cudaSuccess;
 }
 
@@ -230,6 +279,12 @@ static const struct {
     {cudaDevAttrHostNumaId, FIELD(hostNumaId)},
 };
 
+static int double_ratio(void) {
+    const double *peak = vgpu_profile()->peak;
+    if (vgpu_profile()->cpu) return 2;
+    return peak[VGPU_FP64] > 0 ? (int)lround(peak[VGPU_FP32] / peak[VGPU_FP64]) : 0;
+}
+
 static int other_attribute(enum cudaDeviceAttr attribute, const struct cudaDeviceProp *p) {
     switch ((int)attribute) {
     case cudaDevAttrMaxSharedMemoryPerBlock:
@@ -251,12 +306,13 @@ static int other_attribute(enum cudaDeviceAttr attribute, const struct cudaDevic
     case cudaDevAttrSurfaceAlignment:
         return (int)p->surfaceAlignment;
     case cudaDevAttrClockRate:
+        return clock_khz();
     case cudaDevAttrMemoryClockRate:
-        return megahertz() * 1000;
+        return memory_clock_khz();
     case cudaDevAttrGpuOverlap:
         return 1;
     case cudaDevAttrSingleToDoublePrecisionPerfRatio:
-        return 2;
+        return double_ratio();
     case cudaDevAttrComputeMode:
         return cudaComputeModeDefault;
     case cudaDevAttrMemSyncDomainCount:
@@ -267,9 +323,9 @@ static int other_attribute(enum cudaDeviceAttr attribute, const struct cudaDevic
 }
 
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
-    if (device) return cudaErrorInvalidDevice;
+    if (!vgpu_is_device(device)) return cudaErrorInvalidDevice;
     if (!value || (int)attribute < 1 || attribute >= cudaDevAttrMax) return cudaErrorInvalidValue;
-    const struct cudaDeviceProp *p = properties();
+    const struct cudaDeviceProp *p = properties(device);
     for (size_t i = 0; i < sizeof int_fields / sizeof *int_fields; i++)
         if (int_fields[i].attribute == attribute) {
             memcpy(value, (const char *)p + int_fields[i].offset, sizeof *value);
@@ -328,14 +384,22 @@ cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
 
 cudaError_t cudaDeviceGetPCIBusId(char *id, int bytes, int device) {
     if (!id || bytes < 1) return cudaErrorInvalidValue;
-    if (device) return cudaErrorInvalidDevice;
-    return snprintf(id, (size_t)bytes, "0000:00:00.0") < bytes ? cudaSuccess : cudaErrorInvalidValue;
+    if (!vgpu_is_device(device)) return cudaErrorInvalidDevice;
+    return snprintf(id, (size_t)bytes, "0000:%02x:00.0", (unsigned)device) < bytes ? cudaSuccess
+                                                                                   : cudaErrorInvalidValue;
 }
 
+/* [domain:]bus:device[.function], hexadecimal. */
 cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *id) {
+    unsigned domain = 0, bus = 0, slot = 0, function = 0;
     if (!device || !id) return cudaErrorInvalidValue;
-    if (strcmp(id, "0000:00:00.0") && strcmp(id, "00:00.0")) return cudaErrorInvalidDevice;
-    *device = 0;
+    if (sscanf(id, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3) {
+        domain = 0;
+        if (sscanf(id, "%x:%x.%x", &bus, &slot, &function) < 2) return cudaErrorInvalidValue;
+    }
+    if (domain || slot || function || bus > VGPU_MAX_DEVICES || !vgpu_is_device((int)bus))
+        return cudaErrorInvalidDevice;
+    *device = (int)bus;
     return cudaSuccess;
 }
 

@@ -1,12 +1,15 @@
 /* Attributes of functions, and how many blocks of one a multiprocessor holds. */
+#include "vgpu/vgpu_profile.h"
 #include "vgpu/vgpu_run.h"
 
 #include <string.h>
 
-/* Of compute capability 9.0. The part of shared memory that a block may have is cudaGetDeviceProperties's. */
-enum { MAX_THREADS = 1024, SM_THREADS = 2048, SM_BLOCKS = 32, SM_REGISTERS = 65536, WARP_REGISTER_GRANULE = 256 };
-enum { SM_SHARED = 228 << 10, BLOCK_SHARED_RESERVED = 1 << 10, SHARED_GRANULE = 128, SHARED_BYTES = 48 << 10 };
-enum { SHARED_OPTIN = 227 << 10, SM_PARTITIONS = 4 };
+/* The same for every compute capability; what differs is in vgpu_profile()->limits. */
+enum { WARP_REGISTER_GRANULE = 256, SHARED_BYTES = ACCT_BLOCK_SHARED_BYTES };
+
+static const struct acct_sm *limits(void) {
+    return &vgpu_profile()->limits;
+}
 
 static cudaError_t ready(const void *function, struct vgpu_kernel **k) {
     cudaError_t e = vgpu_kernel_find(function, k);
@@ -16,7 +19,7 @@ static cudaError_t ready(const void *function, struct vgpu_kernel **k) {
 static int max_threads(const struct ptx_function *f) {
     const uint32_t *n = f->required_threads[0] ? f->required_threads : f->max_threads;
     uint32_t threads = n[0] * (n[1] ? n[1] : 1) * (n[2] ? n[2] : 1);
-    return threads && threads < MAX_THREADS ? (int)threads : MAX_THREADS;
+    return threads && threads < ACCT_BLOCK_THREADS ? (int)threads : ACCT_BLOCK_THREADS;
 }
 
 static int max_dynamic(const struct vgpu_kernel *k) {
@@ -51,7 +54,7 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *fu
 }
 
 static cudaError_t set_dynamic(struct vgpu_kernel *k, int value) {
-    if (value < 0 || (uint32_t)value + k->f->shared_bytes > SHARED_OPTIN) return cudaErrorInvalidValue;
+    if (value < 0 || (uint32_t)value + k->f->shared_bytes > limits()->shared_optin_bytes) return cudaErrorInvalidValue;
     k->max_dynamic_shared = value;
     return cudaSuccess;
 }
@@ -99,20 +102,47 @@ cudaError_t cudaDeviceGetCacheConfig(enum cudaFuncCache *config) {
     return cudaSuccess;
 }
 
-/* ---- occupancy ---- */
+/* ---- occupancy: the formulas of the vendor's cuda_occupancy.h ---- */
 
 static int up(int n, int granule) {
     return (n + granule - 1) / granule * granule;
 }
 
 static int block_shared(const struct vgpu_kernel *k, size_t dynamic) {
-    return up((int)(k->f->shared_bytes + dynamic), SHARED_GRANULE) + BLOCK_SHARED_RESERVED;
+    size_t bytes = k->f->shared_bytes + limits()->shared_reserved_bytes + dynamic;
+    return up((int)bytes, (int)limits()->shared_granule);
 }
 
-/* Warps are spread over four partitions, each with a quarter of the registers, which a warp gets in granules. */
+/* Shared memory comes out of one storage with the L1 cache, in steps: the smallest that holds `bytes`. */
+static int shared_step(int bytes) {
+    static const int steps_kib[] = {0, 8, 16, 32, 64, 100, 132, 164, 196, 228};
+    int most = (int)limits()->shared_bytes, least = limits()->sm == 75 ? 32 << 10 : 0;
+    for (size_t i = 0; i < sizeof steps_kib / sizeof *steps_kib; i++) {
+        int step = steps_kib[i] << 10;
+        if (step >= bytes && step >= least && step < most) return step;
+    }
+    return most;
+}
+
+/* Of a multiprocessor, as the function prefers it (a percentage, or the older preference of a cache); never so little
+ * that one block would not fit. */
+static int sm_shared(const struct vgpu_kernel *k, int block) {
+    static const int by_config[] = {[cudaFuncCachePreferNone] = -1,
+                                    [cudaFuncCachePreferShared] = 100,
+                                    [cudaFuncCachePreferL1] = 0,
+                                    [cudaFuncCachePreferEqual] = 50};
+    int percent = k->carveout >= 0 ? k->carveout : by_config[k->cache_config];
+    int most = (int)limits()->shared_bytes;
+    int wanted = percent < 0 ? most : shared_step((int)((int64_t)most * percent / 100));
+    return wanted >= block ? wanted : shared_step(block);
+}
+
+/* Warps are spread over four partitions, each with a quarter of the registers, which a warp gets in granules. A block
+ * must fit as if it took the same of each partition. */
 static int blocks_by_registers(const struct vgpu_kernel *k, int warps) {
     int each = up((int)k->registers * VGPU_WARP, WARP_REGISTER_GRANULE);
-    return SM_REGISTERS / SM_PARTITIONS / each * SM_PARTITIONS / warps;
+    if (each * up(warps, ACCT_SM_PARTS) > ACCT_BLOCK_REGISTERS) return 0;
+    return limits()->registers / ACCT_SM_PARTS / each * ACCT_SM_PARTS / warps;
 }
 
 static int least(int a, int b) {
@@ -120,7 +150,8 @@ static int least(int a, int b) {
 }
 
 static cudaError_t check_block(const struct vgpu_kernel *k, int block, size_t dynamic) {
-    return block < 1 || block > max_threads(k->f) || dynamic > SHARED_OPTIN ? cudaErrorInvalidValue : cudaSuccess;
+    return block < 1 || block > max_threads(k->f) || dynamic > limits()->shared_optin_bytes ? cudaErrorInvalidValue
+                                                                                            : cudaSuccess;
 }
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *function, int block_size,
@@ -133,8 +164,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, 
     *blocks = 0;
     if (check_block(k, block_size, dynamic) || (int)dynamic > max_dynamic(k)) return cudaSuccess; /* none fits */
     int warps = up(block_size, VGPU_WARP) / VGPU_WARP;
-    int n = least(SM_BLOCKS, SM_THREADS / VGPU_WARP / warps);
-    n = least(n, SM_SHARED / block_shared(k, dynamic));
+    int n = least(limits()->blocks, limits()->threads / VGPU_WARP / warps), shared = block_shared(k, dynamic);
+    if (shared) n = least(n, sm_shared(k, shared) / shared);
     *blocks = least(n, blocks_by_registers(k, warps));
     return cudaSuccess;
 }
@@ -154,9 +185,11 @@ cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *dynamic, const voi
     if (e) return e;
     if (check_block(k, block_size, 0)) return cudaErrorInvalidValue;
     int warps = up(block_size, VGPU_WARP) / VGPU_WARP;
-    if (blocks > least(SM_BLOCKS, SM_THREADS / VGPU_WARP / warps)) return cudaErrorInvalidValue;
-    int each = SM_SHARED / blocks / SHARED_GRANULE * SHARED_GRANULE - BLOCK_SHARED_RESERVED;
-    int rest = least(each, SHARED_OPTIN) - (int)k->f->shared_bytes;
+    const struct acct_sm *sm = limits();
+    if (blocks > least(sm->blocks, sm->threads / VGPU_WARP / warps)) return cudaErrorInvalidValue;
+    int granule = (int)sm->shared_granule;
+    int each = (int)sm->shared_bytes / blocks / granule * granule - (int)sm->shared_reserved_bytes;
+    int rest = least(each, (int)sm->shared_optin_bytes) - (int)k->f->shared_bytes;
     *dynamic = rest > 0 ? (size_t)rest : 0;
     return cudaSuccess;
 }

@@ -2,17 +2,19 @@
  * functions. */
 #include "ptx/ptx_fatbin.h"
 #include "ptx/ptx_link.h"
+#include "vgpu/vgpu_profile.h"
 #include "vgpu/vgpu_run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_KERNELS = 1 << 18, BUCKETS = 4096, MAX_TEXTS = 4096, COMPUTE_CAPABILITY_MAJOR = 10 };
+enum { MAX_KERNELS = 1 << 18, BUCKETS = 4096, MAX_TEXTS = 4096 };
 
 struct vgpu_unit {
     struct vgpu_binary *binary;
     bool read, placed;
     cudaError_t error;         /* of reading it */
+    unsigned newer;            /* architecture of PTX that this device is too old for; 0: none */
     struct ptx_module *module; /* NULL: error */
     void **symbols;            /* address of each of its variables, while placed */
 };
@@ -33,10 +35,7 @@ void vgpu_run_registry(struct vgpu_registry *r) {
 }
 
 unsigned vgpu_run_sm(void) {
-    int major = 0, minor = 0;
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
-    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
-    return (unsigned)(major * COMPUTE_CAPABILITY_MAJOR + minor);
+    return vgpu_profile()->sm;
 }
 
 /* ---- PTX ---- */
@@ -46,7 +45,14 @@ struct texts {
     size_t bytes[MAX_TEXTS];
     size_t count;
     bool machine_code; /* some fat binary had nothing else for this device */
+    unsigned newer;    /* the lowest architecture of PTX that this device is too old for; 0: none */
 };
+
+static void note_newer(struct texts *t, const void *fat, uint64_t bytes) {
+    struct acct_fatbin_entry e;
+    for (uint64_t at = 0; acct_fatbin_next(fat, bytes, &at, &e) == 1;)
+        if (e.kind == ACCT_FATBIN_PTX && e.arch > vgpu_run_sm() && (!t->newer || e.arch < t->newer)) t->newer = e.arch;
+}
 
 /* cudaSuccess also where the fat binary has no PTX for this device. */
 static cudaError_t add_text(struct texts *t, const void *fat) {
@@ -56,6 +62,7 @@ static cudaError_t add_text(struct texts *t, const void *fat) {
     int found = bytes ? ptx_fatbin_choose(fat, bytes, vgpu_run_sm(), &entry, why, sizeof why) : -1;
     if (!found) {
         t->machine_code = true;
+        note_newer(t, fat, bytes);
         return cudaSuccess;
     }
     if (found < 0 || t->count == MAX_TEXTS ||
@@ -76,9 +83,19 @@ static cudaError_t add_texts(struct texts *t, const struct acct_fatbin_wrapper *
     return e;
 }
 
+/* PTX for sm_90a is for that capability alone, for sm_100f for its family. */
+static cudaError_t check_target(const struct ptx_module *m) {
+    unsigned sm = vgpu_run_sm();
+    if (m->target_suffix != 'a' && m->target_suffix != 'f') return cudaSuccess;
+    if (m->target_suffix == 'a' ? m->sm == sm : m->sm / 10 == sm / 10) return cudaSuccess;
+    vgpu_say("PTX of the program is for sm_%u%c alone, not for %s (sm_%u)", m->sm, m->target_suffix,
+             vgpu_profile()->name, sm);
+    return cudaErrorNoKernelImageForDevice;
+}
+
 static cudaError_t parse(struct vgpu_unit *u, const char *text, size_t bytes) {
     struct ptx_error error = {0};
-    if (!ptx_parse(text, bytes, &u->module, &error)) return cudaSuccess;
+    if (!ptx_parse(text, bytes, &u->module, &error)) return check_target(u->module);
     vgpu_say("PTX of the program, line %d column %d: %s", error.line, error.column, error.text);
     return cudaErrorInvalidPtx;
 }
@@ -87,6 +104,7 @@ static cudaError_t read_texts(struct vgpu_unit *u, struct texts *t) {
     char why[256], *linked;
     size_t bytes;
     cudaError_t e = add_texts(t, u->binary->wrapper);
+    u->newer = t->newer;
     if (e) return e;
     if (!t->count) return t->machine_code ? cudaErrorNoKernelImageForDevice : cudaErrorInvalidKernelImage;
     if (t->count == 1) return parse(u, t->text[0], t->bytes[0]);
@@ -318,13 +336,22 @@ cudaError_t vgpu_kernel_find(const void *function, struct vgpu_kernel **out) {
     return e;
 }
 
+static void say_no_image(const struct vgpu_kernel *k, const struct vgpu_unit *u) {
+    if (u->module) return; /* check_target has said it */
+    if (u->newer)
+        vgpu_say("kernel %s: its PTX is for compute_%u, newer than %s (sm_%u): it cannot run on that device; build it "
+                 "with -gencode arch=compute_%u,code=compute_%u",
+                 k->name, u->newer, vgpu_profile()->name, vgpu_run_sm(), vgpu_run_sm(), vgpu_run_sm());
+    else
+        vgpu_say("kernel %s has machine code only, no PTX for sm_%u or below: it cannot run here", k->name,
+                 vgpu_run_sm());
+}
+
 /* The kernel's function in its unit, and what a launch needs to know of it. */
 static cudaError_t resolve(struct vgpu_kernel *k) {
     struct vgpu_unit *u = unit_of(k->binary);
     if (!u) return cudaErrorMemoryAllocation;
-    if (u->error == cudaErrorNoKernelImageForDevice)
-        vgpu_say("kernel %s has machine code only, no PTX for sm_%u or below: it cannot run here", k->name,
-                 vgpu_run_sm());
+    if (u->error == cudaErrorNoKernelImageForDevice) say_no_image(k, u);
     if (u->error) return u->error;
     k->unit = u;
     k->f = ptx_function_find(u->module, k->name);
