@@ -42,7 +42,7 @@ bool vgpu_env_bytes(const char *name, uint64_t *value) {
         vgpu_say("%s=%s is not a size (a number with K, M, G or T): ignored", name, text);
         return false;
     }
-    *value = (uint64_t)n << shift;
+    if (n) *value = (uint64_t)n << shift;
     return n != 0;
 }
 

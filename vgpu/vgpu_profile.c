@@ -92,7 +92,8 @@ static void read_profile(void) {
         cpu_profile(&profile);
     else
         device_profile(&profile, &given.device, given.file);
-    vgpu_env_bytes("ACCT_VGPU_MEMORY", &profile.total_bytes);
+    if (profile.cpu) profile.total_bytes = profile.total_bytes / (unsigned)profile.devices >> 20 << 20;
+    if (vgpu_env_bytes("ACCT_VGPU_MEMORY", &profile.total_bytes)) profile.reserved_bytes = 0; /* all is the program's */
     profile.model = !profile.cpu || profile.dry;
     const struct acct_sm *limits = acct_sm_find(profile.sm);
     if (limits) profile.limits = *limits;
