@@ -1,6 +1,7 @@
-/* acct help [COMMAND|env] */
+/* acct help [COMMAND|env|devices] */
 #include "analyzer/command.h"
 
+#include "acct/devices.h"
 #include "acct/env.h"
 #include "acct/version.h"
 
@@ -31,8 +32,9 @@ void cmd_print_help(const struct command *command) {
 static void print_overview(void) {
     printf("acct %s: memory and FLOP accounting for CUDA training programs\n\ncommands:\n", ACCT_VERSION);
     for (int i = 0; cmd_table[i]; i++) printf("  %-10s %s\n", cmd_table[i]->name, cmd_table[i]->synopsis);
-    printf("\n`acct help COMMAND` tells more of one, `acct help env` lists the environment variables, `acct --version` "
-           "the version.\n"
+    printf("\n`acct help COMMAND` tells more of one, `acct help env` lists the environment variables, `acct help "
+           "devices`\nthe devices whose peaks are known and for which the virtual GPU can stand, `acct --version` the "
+           "version.\n"
            "A first run: acct run -o run.db -- ./train, then acct report run.db\n");
 }
 
@@ -42,6 +44,34 @@ static void print_environment(void) {
         const struct acct_env_entry *e = acct_env_entry((enum acct_env_name)i);
         printf("\n%s (%s, default %s)\n    %s\n", e->name, e->type, *e->fallback ? e->fallback : "empty", e->doc);
     }
+}
+
+static void print_tera(double peak) {
+    if (peak > 0)
+        printf(" %8g", peak / 1e12);
+    else
+        printf(" %8s", "-");
+}
+
+static void print_device(const struct acct_device *d) {
+    printf("%-13s %-24s %2u.%u %7.1f%s", d->alias, d->name, d->sm / 10, d->sm % 10, (double)d->total_bytes / 1073741824,
+           d->total_estimated ? "~" : " ");
+    print_tera(d->bytes_per_s);
+    static const int shown[] = {ACCT_FP64, ACCT_FP32, ACCT_TF32, ACCT_BF16, ACCT_FP16, ACCT_FP8, ACCT_INT8};
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) print_tera(d->peak[shown[i]]);
+    putchar('\n');
+}
+
+static void print_devices(void) {
+    struct acct_device d;
+    printf("Devices whose peaks acct knows, and for which the virtual GPU can stand (acct run --vgpu=ALIAS[:COUNT]).\n"
+           "Peaks are dense, of the vendor's data sheets; -: no such unit; ~: estimated from the nominal capacity.\n\n"
+           "%-13s %-24s %4s %8s %8s %8s %8s %8s %8s %8s %8s %8s\n%-13s %-24s %4s %8s %8s %8s\n",
+           "alias", "name", "sm", "memory", "memory", "fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "", "", "",
+           "GiB", "TB/s", "TFLOP/s (int8: TOP/s)");
+    for (int i = 0; !acct_device_get(i, &d); i++) print_device(&d);
+    printf("\ncpu           this machine: its processors and memory, with peaks and times measured\n"
+           "FILE          a device of your own, as a profile file (a name with a / or ending in .profile)\n");
 }
 
 static int help(const struct arguments *args) {
@@ -55,6 +85,10 @@ static int help(const struct arguments *args) {
         print_environment();
         return 0;
     }
+    if (!strcmp(args->operands[0], "devices")) {
+        print_devices();
+        return 0;
+    }
     command = cmd_find(args->operands[0]);
     if (!command)
         return cmd_fail(args->command, CMD_EXIT_USAGE, "unknown command '%s'; `acct help` lists them",
@@ -66,7 +100,7 @@ static int help(const struct arguments *args) {
 const struct command cmd_help = {
     .name = "help",
     .synopsis = "show what the commands do",
-    .usage = "[COMMAND | env]",
+    .usage = "[COMMAND | env | devices]",
     .options = options,
     .usage_exit = CMD_EXIT_USAGE,
     .function = help,

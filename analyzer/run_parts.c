@@ -44,7 +44,7 @@ int run_find_parts(struct run_parts *parts, int vgpu, char *err, size_t err_len)
     char self[RUN_PATH], dir[RUN_PATH], vgpu_library[RUN_PATH];
     const char *collector = acct_env_text(ENV_ACCT_COLLECTOR);
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    memset(parts, 0, sizeof *parts);
+    parts->vgpu[0] = 0;
     if (n < 0) return refuse(err, err_len, "/proc/self/exe cannot be read: %s; mount /proc", strerror(errno));
     self[n] = 0;
     snprintf(dir, sizeof dir, "%s", dirname(self));

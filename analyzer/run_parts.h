@@ -8,9 +8,11 @@
 #define RUN_PATH 4096
 
 struct run_parts {
-    char library[RUN_PATH];   /* libacct.so */
-    char collector[RUN_PATH]; /* acct-collect */
-    char vgpu[RUN_PATH];      /* folder of the virtual GPU's libraries; empty unless asked for */
+    char library[RUN_PATH];      /* libacct.so */
+    char collector[RUN_PATH];    /* acct-collect */
+    char vgpu[RUN_PATH];         /* folder of the virtual GPU's libraries; empty unless asked for */
+    char profile[RUN_PATH + 64]; /* ACCT_VGPU=…, for the program; empty: as its environment has it */
+    int dry;                     /* ACCT_VGPU_DRY=on for the program */
 };
 
 /* Beside this executable (build folder) or in ../lib and ../bin of it (installed). */

@@ -162,10 +162,12 @@ static void become_program(const struct run_process *r, const char *path, char *
 int run_start_program(struct run_process *r, const struct run_parts *parts, const char *path, char **argv, char *err,
                       size_t err_len) {
     char socket_text[96], **envp = NULL, *preload = prefixed("LD_PRELOAD", parts->library), *libraries = NULL;
-    const char *set[4] = {preload, socket_text};
-    int report[2] = {-1, -1}, error = 0;
+    const char *set[6] = {preload, socket_text};
+    int report[2] = {-1, -1}, error = 0, n = 2;
     snprintf(socket_text, sizeof socket_text, "ACCT_SOCKET=%s", r->socket_name);
-    if (parts->vgpu[0]) set[2] = libraries = prefixed("LD_LIBRARY_PATH", parts->vgpu);
+    if (parts->vgpu[0]) set[n++] = libraries = prefixed("LD_LIBRARY_PATH", parts->vgpu);
+    if (parts->profile[0]) set[n++] = parts->profile;
+    if (parts->dry) set[n++] = "ACCT_VGPU_DRY=on";
     if (preload && (!parts->vgpu[0] || libraries)) envp = environment_with(set);
     if (!envp || pipe2(report, O_CLOEXEC)) return failed(err, err_len, "cannot start the program");
     report[1] = move_up(report[1]);
