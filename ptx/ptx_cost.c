@@ -306,6 +306,7 @@ int ptx_cost_launch_within(uint64_t steps, const struct ptx_module *module, cons
     int r = prepare(x);
     if (!r) r = price(x, out);
     if (r) snprintf(out->why, sizeof out->why, "%s", *x->error ? x->error : "no memory");
+    out->steps = x->steps;
     if (!r && out->grade != PTX_COST_EXACT) memcpy(out->why, x->why, sizeof out->why);
     cost_functions_free(x);
     cost_history_cut(x, 0);

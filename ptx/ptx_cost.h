@@ -9,7 +9,16 @@
 
 #include "ptx/ptx.h"
 
-enum ptx_cost_type { PTX_COST_FP64, PTX_COST_FP32, PTX_COST_FP16, PTX_COST_BF16, PTX_COST_OTHER, PTX_COST_TYPES };
+enum ptx_cost_type {
+    PTX_COST_FP64,
+    PTX_COST_FP32,
+    PTX_COST_FP16,
+    PTX_COST_BF16,
+    PTX_COST_OTHER, /* 6 and 4 bits and the like */
+    PTX_COST_TF32,  /* of matrix units */
+    PTX_COST_FP8,   /* E4M3, E5M2: of matrix units */
+    PTX_COST_TYPES
+};
 enum ptx_cost_space {
     PTX_COST_GLOBAL, /* through generic addresses too, where they can only be global */
     PTX_COST_SHARED,
@@ -33,15 +42,16 @@ struct ptx_count {
 
 struct ptx_cost {
     enum ptx_cost_grade grade;
-    struct ptx_count flops[PTX_COST_TYPES];  /* floating point outside matrix units; OTHER: fp8, tf32 and the like */
+    struct ptx_count flops[PTX_COST_TYPES];  /* floating point outside matrix units */
     struct ptx_count matrix[PTX_COST_TYPES]; /* mma, wmma, wgmma: by the type of the factors */
-    struct ptx_count integer_ops;            /* add, mul, mad (2), shifts, logic, min, max … on integers */
+    struct ptx_count integer_ops; /* add, mul, mad (2), shifts, logic, min, max … on integers; integer mma too */
     /* Bytes. An atomic loads and stores; red, which gives nothing back, stores. */
     struct ptx_count loaded[PTX_COST_SPACES], stored[PTX_COST_SPACES];
     struct ptx_count atomics; /* executed by threads: atom and red */
     struct ptx_count instructions;
     int64_t blocks_counted; /* SAMPLED: on how many the estimate rests; else all of the grid */
     char why[160];          /* not exact: the first reason, with its line */
+    uint64_t steps;         /* instructions evaluated for it: what the price cost */
 };
 
 /* 0, or -1: no memory, the function has no body or an instruction that is unknown (said in out->why). `params`:

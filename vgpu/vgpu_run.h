@@ -35,6 +35,7 @@ struct vgpu_kernel {
     uint64_t work;        /* instructions of a thread, a rough measure */
     uint32_t *pointers;   /* offsets in the parameter buffer where an address may lie */
     uint32_t pointer_count;
+    bool followed;          /* the analysis told which parameters are pointers; else `pointers` is every word */
     int max_dynamic_shared; /* bytes, as cudaFuncSetAttribute set it; -1: not */
     int carveout, cache_config;
 };
@@ -54,7 +55,7 @@ void *const *vgpu_kernel_symbols(const struct vgpu_kernel *kernel);
 const struct ptx_module *vgpu_kernel_module(const struct vgpu_kernel *kernel);
 /* The device's address of a variable. cudaErrorInvalidSymbol: none. */
 cudaError_t vgpu_symbol_find(const void *symbol, void **address, size_t *bytes);
-unsigned vgpu_run_sm(void); /* compute capability, 90 */
+unsigned vgpu_run_sm(void); /* compute capability × 10, the profile's */
 
 /* ---- what a launch needs to know of a kernel (vgpu_run_kernel.c, vgpu_run_registers.c) ---- */
 /* Fills the rest of a kernel whose function was found; compiles it. */
@@ -74,6 +75,11 @@ struct vgpu_launch { /* a launch as a work item; params follow, aligned to 16 */
 void vgpu_execute(void *launch);      /* struct vgpu_launch; on a stream's thread */
 enum vgpu_way vgpu_execute_way(void); /* as ACCT_VGPU_EXECUTE and ACCT_VGPU_CHECK say */
 enum vgpu_way vgpu_launch_way(const struct vgpu_launch *launch);
+
+/* ---- what a launch does, for the model (vgpu_price.c) ---- */
+/* FLOPs and bytes by the cost model, kept by kernel, shape and arguments. Any thread, no lock held; slow (up to tens of
+ * milliseconds) for a launch that is not like one before. */
+void vgpu_price_launch(const struct vgpu_launch *launch, struct vgpu_amount *out);
 
 /* ---- accesses asked for one by one (vgpu_run_check.c) ---- */
 struct vgpu_check {

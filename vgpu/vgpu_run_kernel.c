@@ -50,6 +50,7 @@ static void all_words(struct vgpu_kernel *k) {
 }
 
 static void followed(struct vgpu_kernel *k, const struct ptx_accesses *a) {
+    k->followed = true;
     for (int32_t i = 0; i < a->slots; i++)
         if (a->slot[i].param >= 0 && a->slot[i].offset + 8 <= k->f->param_bytes)
             k->pointers[k->pointer_count++] = a->slot[i].offset;
@@ -75,7 +76,7 @@ static cudaError_t find_pointers(struct vgpu_kernel *k, const struct ptx_module 
 /* Where the compiler refuses a kernel, it says why, and the interpreter has it. */
 static void compile(struct vgpu_kernel *k, const struct ptx_module *m) {
     char why[256] = "";
-    if (vgpu_execute_way() != VGPU_COMPILED) return;
+    if (vgpu_execute_way() != VGPU_COMPILED || vgpu_profile()->dry) return;
     k->compiled = !vgpu_jit(m, k->f, &k->code, why, sizeof why);
     if (k->compiled)
         k->local_bytes = k->code.local_bytes;

@@ -1,20 +1,21 @@
 /* Launches: every route by which the runtime takes one, and the checks that it makes before it queues it. */
 #include "vgpu/vgpu_crt.h"
+#include "vgpu/vgpu_profile.h"
 #include "vgpu/vgpu_run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Limits of compute capability 9.0, as cudaGetDeviceProperties tells them. */
+/* Limits of every compute capability, as cudaGetDeviceProperties tells them. */
 enum {
-    MAX_THREADS = 1024,
+    MAX_THREADS = ACCT_BLOCK_THREADS,
     MAX_Z = 64,
     MAX_GRID_YZ = 65535,
     MAX_GRID_X = 2147483647,
     MAX_PARAM_BYTES = 32764,
     SMALL_LAUNCH = 1024
 };
-enum { SHARED_BYTES = 48 << 10, SHARED_BYTES_OPTIN = 227 << 10 };
+enum { SHARED_BYTES = ACCT_BLOCK_SHARED_BYTES };
 
 struct request {
     const void *function;
@@ -49,8 +50,9 @@ static cudaError_t check_shared(const struct vgpu_kernel *k, size_t dynamic) {
     size_t fixed = k->f->shared_bytes;
     size_t most = fixed > SHARED_BYTES ? 0 : SHARED_BYTES - fixed;
     if (k->max_dynamic_shared >= 0) most = (size_t)k->max_dynamic_shared;
-    return fixed > SHARED_BYTES || dynamic > most || fixed + dynamic > SHARED_BYTES_OPTIN ? cudaErrorInvalidValue
-                                                                                          : cudaSuccess;
+    return fixed > SHARED_BYTES || dynamic > most || fixed + dynamic > vgpu_profile()->limits.shared_optin_bytes
+               ? cudaErrorInvalidValue
+               : cudaSuccess;
 }
 
 static cudaError_t check(const struct vgpu_kernel *k, const struct request *r) {
@@ -92,9 +94,11 @@ static cudaError_t submit(struct vgpu_kernel *k, const struct request *r) {
                               .block = {r->block.x, r->block.y, r->block.z},
                               .dynamic_shared = (uint32_t)r->shared};
     pack(k->f, r->args, l->params);
-    l->way = vgpu_launch_way(l);
+    if (!vgpu_profile()->dry) l->way = vgpu_launch_way(l);
     vgpu_print_flush();
-    struct vgpu_work work = {.run = vgpu_execute, .args = l, .bytes = bytes, .activity = activity_of(k, r)};
+    struct vgpu_work work = {
+        .run = vgpu_execute, .args = l, .bytes = bytes, .kind = VGPU_WORK_DEVICE, .activity = activity_of(k, r)};
+    if (vgpu_profile()->model) vgpu_price_launch(l, &work.amount);
     cudaError_t e = vgpu_submit(r->stream, &work, NULL);
     free(large);
     return e;
