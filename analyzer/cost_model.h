@@ -109,7 +109,8 @@ enum cost_enum {
     COST_OF_clock,
     COST_OF_activity,
     COST_OF_epilogue,
-    COST_OF_scale_mode
+    COST_OF_scale_mode,
+    COST_OF_meminfo_why
 };
 
 /* Value of an enum's text ("fp32" of dtype …); 0 if there is none. */

@@ -107,7 +107,6 @@ void facts_tell_process(struct ring_writer *w) {
 typedef int get_int_fn(int *);
 typedef int attribute_fn(int *, int, int);
 typedef int properties_fn(void *, int);
-typedef int error_fn(void);
 
 /* cudaDeviceAttr values; the same in every version. */
 enum { ATTR_CLOCK_RATE = 13, ATTR_SM_COUNT = 16, ATTR_CC_MAJOR = 75, ATTR_CC_MINOR = 76 };
@@ -176,20 +175,18 @@ static void describe(struct ring_writer *w, struct acct_ev_device *r, int ordina
 }
 
 void facts_tell_device(struct ring_writer *w, int ordinal) {
-    error_fn *peek = (error_fn *)real_find_quietly("cudaPeekAtLastError", "cudart");
-    error_fn *clear = (error_fn *)real_find_quietly("cudaGetLastError", "cudart");
+    struct facts_question q;
     properties_fn *properties = (properties_fn *)real_find_quietly("cudaGetDeviceProperties_v2", "cudart");
     if (!properties) properties = (properties_fn *)real_find_quietly("cudaGetDeviceProperties", "cudart");
     struct properties *p = map_scratch();
-    int clean = peek && peek() == 0;
+    facts_question_begin(&q);
     int known = p && properties && properties(p, ordinal) == 0;
     struct acct_ev_device *r = ring_begin(w, ACCT_EV_DEVICE, sizeof *r, hook_now());
     if (r) {
         describe(w, r, ordinal, known ? p : NULL);
         ring_commit(w);
     }
-    if (clean && clear && peek() != 0) /* an error of our question is not the program's */
-        clear();
+    facts_question_end(&q);
     if (p) munmap(p, SCRATCH_BYTES);
 }
 

@@ -13,6 +13,29 @@ int facts_current_device(void);
 /* Asks the runtime about the device, and writes what it knows. */
 void facts_tell_device(struct ring_writer *w, int ordinal);
 
+/* facts_memory.c: the device's memory as the driver tells it. */
+struct facts_memory {
+    uint32_t why;     /* ACCT_meminfo_why_* */
+    int ordinal;      /* -1: not known */
+    uint64_t call_ns; /* start of the call that found no memory; 0: none */
+    uint64_t pool;    /* to be asked of too; 0: the current one, if the program has used stream-ordered memory */
+};
+/* Asks, and writes what it was told. The program finds its last error as it was. */
+void facts_tell_memory(struct ring_writer *w, const struct facts_memory *m);
+/* Programs look for the largest batch by failing: 1 for the first failures of a trace (by its generation), and then as
+ * long as questions have taken less than a twentieth of the time. */
+int facts_may_ask_memory(uint32_t generation);
+/* The program has stream-ordered memory, so that a pool may hold some of the device's. */
+void facts_note_pool(void);
+
+/* Questions to the runtime between begin and end leave the program's last error as it was: an error of theirs is taken
+ * back. begin: 0 where that could not be done, if they failed. */
+struct facts_question {
+    int error; /* the program's */
+};
+int facts_question_begin(struct facts_question *q);
+void facts_question_end(const struct facts_question *q);
+
 /* Makes pages present, so that a machine out of memory is an error here and no SIGBUS later. 0: out of memory. */
 int facts_make_present(void *start, size_t bytes);
 

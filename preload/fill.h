@@ -19,6 +19,7 @@
 
 /* `at`: where the function stores the address, or NULL where the call gets none (size 0). */
 void fill_alloc(struct hook_call *k, void *const *at, size_t bytes, uint32_t memory, uint64_t stream);
+void fill_alloc_from_pool(struct hook_call *k, void *const *at, size_t bytes, cudaMemPool_t pool, uint64_t stream);
 void fill_alloc_pitch(struct hook_call *k, void *const *at, const size_t *pitch, size_t width, size_t height);
 void fill_alloc_3d(struct hook_call *k, const struct cudaPitchedPtr *p, struct cudaExtent extent);
 void fill_alloc_array(struct hook_call *k, void *const *at, const struct cudaChannelFormatDesc *desc, size_t width,

@@ -1,4 +1,5 @@
 /* Records of the runtime's calls. */
+#include "preload/facts.h"
 #include "preload/fill.h"
 
 /* RECORD(r, ALLOC, alloc, stream): r is the record in place, or the function returns: the ring was full. */
@@ -24,6 +25,7 @@ static int64_t product3(size_t a, size_t b, size_t c) {
 /* ---- memory -------------------------------------------------------------------------------------------------- */
 
 static void alloc(struct hook_call *k, uint64_t address, int64_t bytes, uint32_t memory, uint64_t stream) {
+    if (memory == ACCT_memory_ASYNC) facts_note_pool();
     RECORD(r, ALLOC, alloc, stream);
     r->address = address;
     r->bytes = bytes;
@@ -34,6 +36,11 @@ static void alloc(struct hook_call *k, uint64_t address, int64_t bytes, uint32_t
 void fill_alloc(struct hook_call *k, void *const *at, size_t bytes, uint32_t memory, uint64_t stream) {
     /* size 0 succeeds and may leave the pointer as it was */
     alloc(k, k->status == 0 && bytes ? ADDRESS(*at) : 0, bytes_of(bytes), memory, stream);
+}
+
+void fill_alloc_from_pool(struct hook_call *k, void *const *at, size_t bytes, cudaMemPool_t pool, uint64_t stream) {
+    k->pool = ADDRESS(pool);
+    fill_alloc(k, at, bytes, ACCT_memory_ASYNC, stream);
 }
 
 void fill_alloc_pitch(struct hook_call *k, void *const *at, const size_t *pitch, size_t width, size_t height) {

@@ -138,6 +138,21 @@ void hook_device(struct hook_call *k) {
         return;
     if (!ring_has_room(&k->thread->writer, sizeof(struct acct_ev_device))) return;
     /* exchange: of two threads that come at once, one tells */
-    if (atomic_exchange(&device_told[ordinal], k->generation) != k->generation)
-        facts_tell_device(&k->thread->writer, ordinal);
+    if (atomic_exchange(&device_told[ordinal], k->generation) == k->generation) return;
+    facts_tell_device(&k->thread->writer, ordinal);
+    facts_tell_memory(&k->thread->writer, &(struct facts_memory){ACCT_meminfo_why_FIRST_USE, ordinal, 0, 0});
+}
+
+/* Of which library a status is; and memory of the host is not the device's. */
+static int is_about_the_device(const struct hook_call *k) {
+    const struct real_api *a = &real_apis[k->api];
+    if (!strncmp(a->library, "cublas", 6)) return k->status == HOOK_BLAS_NO_MEMORY;
+    return k->status == HOOK_NO_MEMORY && strncmp(a->name, "cudaHost", 8) && strncmp(a->name, "cudaMallocHost", 14);
+}
+
+void hook_no_memory(struct hook_call *k) {
+    if (k->generation != life_generation() || !is_about_the_device(k)) return;
+    int ordinal = k->device == ACCT_NULL_I32 ? facts_current_device() : k->device;
+    struct facts_memory m = {ACCT_meminfo_why_NO_MEMORY, ordinal, k->start_ns, k->pool};
+    if (facts_may_ask_memory(k->generation)) facts_tell_memory(&k->thread->writer, &m);
 }

@@ -18,6 +18,9 @@
 #include "preload/life.h"
 #include "trace/ring.h"
 
+/* What a call returns that found no memory: cudaErrorMemoryAllocation, CUBLAS_STATUS_ALLOC_FAILED. */
+enum { HOOK_NO_MEMORY = 2, HOOK_BLAS_NO_MEMORY = 3 };
+
 /* A thread of the program. Zero until its first recorded call. */
 struct hook_thread {
     uint32_t generation; /* of the trace that `ring` belongs to; 0: none */
@@ -37,6 +40,7 @@ struct hook_call {
     int saved_errno;
     uint64_t start_ns, end_ns;
     uint64_t external; /* by which CUPTI ties device work to this call; 0: it is not asked to */
+    uint64_t pool;     /* of stream-ordered memory, where the call names one; else 0 */
 };
 
 extern __thread struct hook_thread hook_thread __attribute__((tls_model("initial-exec")));
@@ -50,7 +54,8 @@ static inline uint64_t hook_now(void) {
 /* Gives this thread a ring of the process' trace, starting that first if need be. 0: nothing is recorded. */
 int hook_attach(struct hook_thread *t);
 
-/* Asks for the current device, and tells the collector of one that is new. After a successful call only. */
+/* Asks for the current device, and tells the collector of one that is new. After a call only that succeeded, or found
+ * no memory: then there is a device. */
 void hook_device(struct hook_call *k);
 
 /* 1: record this call. */
@@ -64,7 +69,7 @@ static inline int hook_enter(struct hook_call *k, uint32_t api) {
     k->api = api;
     k->generation = t->generation;
     k->device = ACCT_NULL_I32;
-    k->external = 0;
+    k->external = k->pool = 0;
     k->start_ns = hook_now();
     return 1;
 }
@@ -84,11 +89,15 @@ static inline int hook_leave(struct hook_call *k, int32_t status) {
     k->saved_errno = errno;
     if (k->external) cupti_pop();
     if (k->generation != life_generation()) return 0;
-    if (status == 0) hook_device(k);
+    if (status == 0 || status == HOOK_NO_MEMORY) hook_device(k);
     return 1;
 }
 
+/* A call that may have found no memory: says what is left of the device's. */
+void hook_no_memory(struct hook_call *k);
+
 static inline void hook_done(struct hook_call *k) {
+    if (k->status == HOOK_NO_MEMORY || k->status == HOOK_BLAS_NO_MEMORY) hook_no_memory(k);
     k->thread->depth = 0;
     errno = k->saved_errno;
 }

@@ -1,6 +1,6 @@
 # libacct.so: what runs inside the traced program. The wrappers are made from the CUDA headers at build time.
 PRELOAD_GEN := $(addprefix $(BUILD)/gen/,api.h api_names.c wrap_cudart.c wrap_cublas.c wrap_cublasLt.c libacct.map)
-PRELOAD_OBJ := $(call objs,$(addprefix preload/,life.c hook.c facts.c rendezvous.c spawn.c say.c real.c fill_runtime.c fill_blas.c fill_lt.c fill_launch.c launch_wrappers.c kernels.c kernels_tell.c kernels_file.c) trace/ring.c $(CUPTI_SRC)) \
+PRELOAD_OBJ := $(call objs,$(addprefix preload/,life.c hook.c facts.c facts_memory.c rendezvous.c spawn.c say.c real.c fill_runtime.c fill_blas.c fill_lt.c fill_launch.c launch_wrappers.c kernels.c kernels_tell.c kernels_file.c) trace/ring.c $(CUPTI_SRC)) \
 	$(addprefix $(BUILD)/obj/gen/,api_names.o wrap_cudart.o wrap_cublas.o wrap_cublasLt.o)
 PRELOAD_ROOM_OBJ := $(filter-out $(BUILD)/obj/trace/% $(BUILD)/obj/cupti/%,$(PRELOAD_OBJ))
 

@@ -18,6 +18,7 @@ static const char *const stmt_sql[ROWS_STMTS] = {
     [ROWS_DEVICE] =
         "INSERT INTO device SELECT NULL, 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15 "
         "WHERE NOT EXISTS(SELECT 1 FROM device WHERE ordinal = ?1)",
+    [ROWS_MEMINFO] = "INSERT INTO meminfo VALUES(NULL, 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     [ROWS_PROCESS] = "INSERT INTO process(id, pid, ppid, start_ns, exe, cwd, argv, environment) VALUES(1, ?1, ?2, ?3, "
                      "?4, ?5, ?6, ?7) "
                      "ON CONFLICT(id) DO UPDATE SET pid = ?1, ppid = ?2, start_ns = ?3, exe = ?4, cwd = ?5, argv = ?6, "
@@ -300,6 +301,7 @@ static void call(struct rows *r, struct rows_ring *ring, const struct ring_recor
     r->pending++;
     if (!continues) {
         ring->last_op = id;
+        ring->last_ns = rec->u.hdr.start_ns;
         insert_op(r, ring, rec, id);
     }
     if (r->detail[event]) insert_detail(r, rec, id, ring->last_op);
@@ -339,6 +341,22 @@ static void thread(struct rows *r, struct rows_ring *ring, const struct ring_rec
     sqlite3_bind_int64(s, 3, (int64_t)rec->u.hdr.start_ns);
     ring->thread = rows_step(r, s) ? 0 : sqlite3_last_insert_rowid(r->db);
     ring->last_op = 0;
+}
+
+/* The call that found no memory is the one before, unless its record was lost. */
+static void meminfo(struct rows *r, const struct rows_ring *ring, const struct ring_record *rec) {
+    const struct acct_ev_meminfo *m = AS(rec, meminfo);
+    sqlite3_stmt *s = r->stmt[ROWS_MEMINFO];
+    sqlite3_bind_int64(s, 1, (int64_t)m->hdr.start_ns);
+    bind_enum(s, 2, EVENT_T_e_meminfo_why, m->why);
+    bind_id(s, 3, m->call_ns && m->call_ns == ring->last_ns ? ring->last_op : 0);
+    bind_i32(s, 4, m->device);
+    bind_i64(s, 5, m->free_bytes);
+    bind_i64(s, 6, m->total_bytes);
+    bind_id(s, 7, (int64_t)m->pool);
+    bind_i64(s, 8, m->pool_reserved_bytes);
+    bind_i64(s, 9, m->pool_used_bytes);
+    rows_step(r, s);
 }
 
 /* A ring's next owner may tell what was booked from the header when the one before it retired. */
@@ -396,6 +414,9 @@ static void fact(struct rows *r, struct rows_ring *ring, const struct ring_recor
     case ACCT_EV_DEVICE:
         bind_fields(r->stmt[ROWS_DEVICE], 1, rec);
         rows_step(r, r->stmt[ROWS_DEVICE]);
+        break;
+    case ACCT_EV_MEMINFO:
+        meminfo(r, ring, rec);
         break;
     case ACCT_EV_LOST:
         lost(r, ring, rec);

@@ -16,6 +16,7 @@
 struct rows_ring {
     int64_t thread;       /* thread.id of the owner, 0: not known */
     int64_t last_op;      /* to which a record with ACCT_REC_CONTINUES belongs, 0: none */
+    uint64_t last_ns;     /* its start */
     uint64_t lost_told;   /* records: sum of the LOST records */
     uint64_t lost_booked; /* records: in rows of `lost` */
     uint64_t texts_booked;
@@ -30,6 +31,7 @@ enum rows_stmt {
     ROWS_THREAD,
     ROWS_API,
     ROWS_DEVICE,
+    ROWS_MEMINFO,
     ROWS_PROCESS,
     ROWS_PROCESS_END,
     ROWS_LOST,

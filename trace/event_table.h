@@ -31,6 +31,7 @@ enum event_type {
     EVENT_T_e_activity,
     EVENT_T_e_epilogue,
     EVENT_T_e_scale_mode,
+    EVENT_T_e_meminfo_why,
     EVENT_TYPES
 };
 #define EVENT_T_FIRST_ENUM EVENT_T_e_memory

@@ -43,6 +43,17 @@ CREATE TABLE device(
   peak_tf32 REAL, peak_bf16 REAL, peak_fp16 REAL, peak_fp8 REAL
 );
 
+CREATE TABLE meminfo(              -- what the driver said of a device's memory
+  id INTEGER PRIMARY KEY, process INTEGER REFERENCES process(id),
+  ns INTEGER,                      -- when it was asked
+  why TEXT,                        -- first use (of the device) | no memory (after the call `op`)
+  op INTEGER REFERENCES op(id),    -- the call that found no memory; NULL: none, or its record was lost
+  device INTEGER,                  -- ordinal
+  free_bytes INTEGER, total_bytes INTEGER, -- cudaMemGetInfo
+  pool INTEGER,                    -- handle of the pool asked of; NULL: the program has used no stream-ordered memory
+  pool_reserved_bytes INTEGER, pool_used_bytes INTEGER -- what it holds, and of that in allocations
+);
+
 CREATE TABLE stream(               -- streams that the program created; handles may come again after destroyed_ns
   id INTEGER PRIMARY KEY, process INTEGER REFERENCES process(id),
   handle INTEGER, device INTEGER, flags INTEGER, priority INTEGER,

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define ACCT_WIRE_MAGIC 0x74636361u /* "acct" */
-#define ACCT_WIRE_VERSION 2u
+#define ACCT_WIRE_VERSION 3u
 #define ACCT_SLOT_BYTES 64u
 #define ACCT_MAX_RINGS 512u
 #define ACCT_MAX_SLOTS 255u /* of one record */
@@ -74,7 +74,7 @@ typedef double acct_t_f64;
 typedef struct acct_text acct_t_text, acct_t_bytes;
 typedef uint32_t acct_t_e_memory, acct_t_e_direction, acct_t_e_dtype, acct_t_e_compute, acct_t_e_trans, acct_t_e_scalar,
     acct_t_e_side, acct_t_e_uplo, acct_t_e_stream_act, acct_t_e_event_act, acct_t_e_sync_scope, acct_t_e_clock,
-    acct_t_e_activity, acct_t_e_epilogue, acct_t_e_scale_mode;
+    acct_t_e_activity, acct_t_e_epilogue, acct_t_e_scale_mode, acct_t_e_meminfo_why;
 
 #define EVENT(N, n, c, doc) \
     struct acct_ev_##n {    \
