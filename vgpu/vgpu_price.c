@@ -111,17 +111,15 @@ static void keep(const struct key *k, const unsigned char *params, uint64_t hash
 
 static void add_flops(const struct ptx_cost *c, struct vgpu_amount *a) {
     /* Vector units do halves at the rate of fp32 at least; no rate of their own is in the table. */
-    static const uint8_t vector[PTX_COST_TYPES] = {[PTX_COST_FP64] = VGPU_FP64,
-                                                   [PTX_COST_FP32] = VGPU_FP32,
-                                                   [PTX_COST_FP16] = VGPU_FP32,
-                                                   [PTX_COST_BF16] = VGPU_FP32,
-                                                   [PTX_COST_OTHER] = VGPU_FP32};
-    /* Factors in fp32 go to matrix units as tf32; other types there are fp8 and tf32: taken as the slower one. */
-    static const uint8_t matrix[PTX_COST_TYPES] = {[PTX_COST_FP64] = VGPU_FP64_MATRIX,
-                                                   [PTX_COST_FP32] = VGPU_TF32,
-                                                   [PTX_COST_FP16] = VGPU_FP16,
-                                                   [PTX_COST_BF16] = VGPU_BF16,
-                                                   [PTX_COST_OTHER] = VGPU_TF32};
+    static const uint8_t vector[PTX_COST_TYPES] = {
+        [PTX_COST_FP64] = VGPU_FP64, [PTX_COST_FP32] = VGPU_FP32,  [PTX_COST_FP16] = VGPU_FP32,
+        [PTX_COST_BF16] = VGPU_FP32, [PTX_COST_OTHER] = VGPU_FP32, [PTX_COST_TF32] = VGPU_FP32,
+        [PTX_COST_FP8] = VGPU_FP32};
+    /* Factors in fp32 go to matrix units as tf32; those of 6 and 4 bits are as fast as fp8 at least. */
+    static const uint8_t matrix[PTX_COST_TYPES] = {
+        [PTX_COST_FP64] = VGPU_FP64_MATRIX, [PTX_COST_FP32] = VGPU_TF32, [PTX_COST_FP16] = VGPU_FP16,
+        [PTX_COST_BF16] = VGPU_BF16,        [PTX_COST_OTHER] = VGPU_FP8, [PTX_COST_TF32] = VGPU_TF32,
+        [PTX_COST_FP8] = VGPU_FP8};
     for (int t = 0; t < PTX_COST_TYPES; t++) {
         a->flops[vector[t]] += (double)c->flops[t].lo;
         a->flops[matrix[t]] += (double)c->matrix[t].lo;
