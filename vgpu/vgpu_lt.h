@@ -104,6 +104,26 @@ cublasStatus_t vgpu_lt_check(const struct vgpu_lt_desc *desc, const struct vgpu_
 /* Types alone: is there such a product? bias may be NULL. */
 bool vgpu_lt_types(cublasComputeType_t compute, cudaDataType_t scale, cudaDataType_t a, cudaDataType_t b,
                    cudaDataType_t c, cudaDataType_t d, cudaDataType_t *bias);
+
+/* What its epilogue has beside the matrices. */
+static inline bool vgpu_lt_has_bias(const struct vgpu_lt_product *p) {
+    return p->desc.epilogue & (CUBLASLT_EPILOGUE_BIAS | 16 | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB);
+}
+
+static inline bool vgpu_lt_has_aux(const struct vgpu_lt_product *p) {
+    return p->desc.epilogue & 128;
+}
+
+static inline bool vgpu_lt_aux_is_bits(const struct vgpu_lt_product *p) {
+    return p->desc.epilogue & (CUBLASLT_EPILOGUE_RELU | 8);
+}
+
+static inline int64_t vgpu_lt_bias_length(const struct vgpu_lt_product *p) {
+    return p->desc.epilogue & CUBLASLT_EPILOGUE_BGRADB ? p->n : p->m;
+}
+
+/* FLOPs and bytes (vgpu_lt_amount.c). reads_c: beta is not 0; a beta on the device, not known, is taken to be. */
+void vgpu_lt_amount(const struct vgpu_lt_product *product, bool reads_c, struct vgpu_amount *out);
 /* Host memory that `algo` would use on a device, in bytes; -1: it was not made for such a product. */
 int64_t vgpu_lt_workspace(const struct vgpu_lt_algo *algo, const struct vgpu_lt_product *product);
 

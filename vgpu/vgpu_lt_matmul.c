@@ -28,25 +28,10 @@ static const void *matrix(const struct vgpu_lt_matrix *m, const void *p, int64_t
 static bool reach_matrix(const struct vgpu_lt_matrix *m, const void *p, int64_t batch) {
     uint64_t bytes = vgpu_matrix_bytes(vgpu_lt_inner(m), vgpu_lt_outer(m), m->ld, vgpu_element_bytes(m->type));
     if (m->array && !vgpu_reach(call, p, (uint64_t)batch * sizeof(void *))) return false;
+    if (m->array && vgpu_profile()->dry) return true; /* the pointers are not there */
     for (int64_t i = 0; i < batch; i++)
         if (!vgpu_reach(call, matrix(m, p, i), bytes)) return false;
     return true;
-}
-
-static bool has_bias(const struct vgpu_lt_product *p) {
-    return p->desc.epilogue & (CUBLASLT_EPILOGUE_BIAS | 16 | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB);
-}
-
-static bool has_aux(const struct vgpu_lt_product *p) {
-    return p->desc.epilogue & 128;
-}
-
-static bool aux_is_bits(const struct vgpu_lt_product *p) {
-    return p->desc.epilogue & (CUBLASLT_EPILOGUE_RELU | 8);
-}
-
-static int64_t bias_length(const struct vgpu_lt_product *p) {
-    return p->desc.epilogue & CUBLASLT_EPILOGUE_BGRADB ? p->n : p->m;
 }
 
 static void *bias_of(const struct vgpu_lt_product *p, int64_t i) {
@@ -55,16 +40,18 @@ static void *bias_of(const struct vgpu_lt_product *p, int64_t i) {
 
 static void *aux_of(const struct vgpu_lt_product *p, int64_t i) {
     int64_t elements = i * p->desc.aux_stride;
-    return (char *)p->desc.aux + (aux_is_bits(p) ? elements / 8 : elements * (int64_t)vgpu_element_bytes(p->aux_type));
+    return (char *)p->desc.aux +
+           (vgpu_lt_aux_is_bits(p) ? elements / 8 : elements * (int64_t)vgpu_element_bytes(p->aux_type));
 }
 
 static bool reach_epilogue(const struct vgpu_lt_product *p) {
-    uint64_t aux = aux_is_bits(p) ? (uint64_t)((p->n - 1) * p->desc.aux_ld + p->m + 7) / 8
-                                  : vgpu_matrix_bytes(p->m, p->n, p->desc.aux_ld, vgpu_element_bytes(p->aux_type));
+    uint64_t aux = vgpu_lt_aux_is_bits(p)
+                       ? (uint64_t)((p->n - 1) * p->desc.aux_ld + p->m + 7) / 8
+                       : vgpu_matrix_bytes(p->m, p->n, p->desc.aux_ld, vgpu_element_bytes(p->aux_type));
     for (int64_t i = 0; i < p->batch; i++) {
-        uint64_t bias = (uint64_t)bias_length(p) * vgpu_element_bytes(p->bias_type);
-        if (has_bias(p) && !vgpu_reach(call, bias_of(p, i), bias)) return false;
-        if (has_aux(p) && !vgpu_reach(call, aux_of(p, i), aux)) return false;
+        uint64_t bias = (uint64_t)vgpu_lt_bias_length(p) * vgpu_element_bytes(p->bias_type);
+        if (vgpu_lt_has_bias(p) && !vgpu_reach(call, bias_of(p, i), bias)) return false;
+        if (vgpu_lt_has_aux(p) && !vgpu_reach(call, aux_of(p, i), aux)) return false;
     }
     return true;
 }
@@ -131,7 +118,7 @@ static void multiply(const struct vgpu_lt_product *p, const struct operand *a, c
 
 /* bias[i] = sum over k of op(A)(i, k), or of op(B)(k, i): each line of x is one of the sums, or a term of all. */
 static bool sum_over_k(const struct vgpu_lt_product *p, const struct operand *x, bool lines, void *bias) {
-    int64_t length = bias_length(p);
+    int64_t length = vgpu_lt_bias_length(p);
     double *sums = vgpu_scratch_take((size_t)length * sizeof *sums);
     if (!sums) return false;
     memset(sums, 0, (size_t)length * sizeof *sums);
@@ -223,15 +210,20 @@ static bool compute(const struct job *j, const struct one *o) {
 
 /* ---- the job ---- */
 
+static bool reach_all(const struct job *j, bool reads_c) {
+    const struct vgpu_lt_product *p = &j->product;
+    return reach_scales(j) && reach_matrix(&p->a, j->a, p->batch) && reach_matrix(&p->b, j->b, p->batch) &&
+           reach_matrix(&p->d, j->d, p->batch) && (!reads_c || reach_matrix(&p->c, j->c, p->batch)) &&
+           reach_epilogue(p);
+}
+
 static void run_matmul(void *args) {
     struct job *j = args;
     struct vgpu_lt_product *p = &j->product;
     double alpha = 1, beta;
     bool good = true;
-    if ((!j->alphas && !vgpu_scalar_get(&j->alpha, call, &alpha)) || !vgpu_scalar_get(&j->beta, call, &beta)) return;
-    if (!reach_scales(j) || !reach_matrix(&p->a, j->a, p->batch) || !reach_matrix(&p->b, j->b, p->batch) ||
-        !reach_matrix(&p->d, j->d, p->batch) || (beta != 0 && !reach_matrix(&p->c, j->c, p->batch)) ||
-        !reach_epilogue(p))
+    if ((!j->alphas && !vgpu_scalar_get(&j->alpha, call, &alpha)) || !vgpu_scalar_get(&j->beta, call, &beta) ||
+        !reach_all(j, beta != 0))
         return;
     if (p->desc.a_scale && !p->desc.a_mode) alpha *= (double)*p->desc.a_scale;
     if (p->desc.b_scale && !p->desc.b_mode) alpha *= (double)*p->desc.b_scale;
@@ -243,8 +235,8 @@ static void run_matmul(void *args) {
             .b = matrix(&p->b, j->b, i),
             .c = beta != 0 ? matrix(&p->c, j->c, i) : NULL,
             .d = (void *)matrix(&p->d, j->d, i),
-            .bias = has_bias(p) ? bias_of(p, i) : NULL,
-            .aux = has_aux(p) ? aux_of(p, i) : NULL,
+            .bias = vgpu_lt_has_bias(p) ? bias_of(p, i) : NULL,
+            .aux = vgpu_lt_has_aux(p) ? aux_of(p, i) : NULL,
             .alpha = alpha,
             .beta = beta,
         };
@@ -312,7 +304,8 @@ static bool aligned(const struct job *j, uintptr_t bytes) {
 static cublasStatus_t check_pointers(const struct job *j, const struct vgpu_lt_algo *algo, size_t workspace_bytes) {
     const struct vgpu_lt_product *p = &j->product;
     if (!j->a || !j->b || !j->d || (!j->c && !beta_is_zero(j))) return CUBLAS_STATUS_INVALID_VALUE;
-    if ((has_bias(p) && !p->desc.bias) || (has_aux(p) && !p->desc.aux)) return CUBLAS_STATUS_INVALID_VALUE;
+    if ((vgpu_lt_has_bias(p) && !p->desc.bias) || (vgpu_lt_has_aux(p) && !p->desc.aux))
+        return CUBLAS_STATUS_INVALID_VALUE;
     if (!in_place_fits(j) || (uintptr_t)j->workspace % 16) return CUBLAS_STATUS_INVALID_VALUE;
     int64_t need = algo ? vgpu_lt_workspace(algo, p) : 0;
     if (need < 0 || (need && (!j->workspace || (uint64_t)need > workspace_bytes))) return CUBLAS_STATUS_INVALID_VALUE;
