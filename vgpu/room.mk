@@ -92,7 +92,7 @@ $(BUILD)/obj/tests/unit/vgpu_cupti_kernels.o: tests/unit/vgpu_cupti_kernels.cu
 	@mkdir -p $(@D)
 	$(SAY) "  NVCC $@"
 	$(Q)$(NVCC) -cudart shared -gencode arch=compute_80,code=compute_80 -Xcompiler -fPIC -c $< -o $@
-UNIT_test_vgpu_lt_check = $(call objs,vgpu/vgpu_lt_check.c vgpu/vgpu_convert.c vgpu/vgpu_scratch.c)
+UNIT_test_vgpu_lt_check = $(call objs,vgpu/vgpu_lt_check.c vgpu/vgpu_rounding.c vgpu/vgpu_convert.c vgpu/vgpu_scratch.c)
 LIBS_test_vgpu_lt_check =
 UNIT_test_vgpu_arena := $(call objs,vgpu/vgpu_arena.c vgpu/vgpu_tree.c)
 UNIT_test_vgpu_half := $(call objs,vgpu/vgpu_convert.c vgpu/vgpu_scratch.c)

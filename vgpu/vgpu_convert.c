@@ -251,33 +251,3 @@ void vgpu_narrowed(cudaDataType_t type, const float *from, void *p, int64_t inne
     if (inner == ld) inner *= outer, outer = 1;
     for (int64_t j = 0; j < outer; j++) vgpu_narrow(type, from + j * inner, (char *)p + j * step, inner);
 }
-
-/* ---- which rounding ---- */
-
-static int tf32_override; /* NVIDIA_TF32_OVERRIDE: 0 forbids tf32, 1 makes it the default; -1: neither */
-static pthread_once_t override_read = PTHREAD_ONCE_INIT;
-
-static void read_override(void) {
-    const char *text = getenv("NVIDIA_TF32_OVERRIDE");
-    tf32_override = text && !strcmp(text, "0") ? 0 : text && !strcmp(text, "1") ? 1 : -1;
-}
-
-enum vgpu_rounding vgpu_rounding_of(cublasComputeType_t compute, cublasMath_t math) {
-    int mode = (int)math & ~CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
-    pthread_once(&override_read, read_override);
-    switch ((int)compute) {
-    case CUBLAS_COMPUTE_32F_FAST_16F:
-        return VGPU_ROUND_FP16;
-    case CUBLAS_COMPUTE_32F_FAST_16BF:
-        return VGPU_ROUND_BF16;
-    case CUBLAS_COMPUTE_32F_FAST_TF32:
-        return tf32_override ? VGPU_ROUND_TF32 : VGPU_ROUND_NONE;
-    case CUBLAS_COMPUTE_32F:
-        break;
-    default:
-        return VGPU_ROUND_NONE;
-    }
-    if (mode == 1) return VGPU_ROUND_FP16; /* CUBLAS_TENSOR_OP_MATH, deprecated: as CUBLAS_COMPUTE_32F_FAST_16F */
-    bool wanted = mode == CUBLAS_TF32_TENSOR_OP_MATH || (mode == CUBLAS_DEFAULT_MATH && tf32_override == 1);
-    return wanted && tf32_override ? VGPU_ROUND_TF32 : VGPU_ROUND_NONE;
-}

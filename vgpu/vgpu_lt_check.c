@@ -2,6 +2,7 @@
  * it does not list is refused, also where the virtual device could compute it: a program that runs here is to run on a
  * device. */
 #include "vgpu/vgpu_lt.h"
+#include "vgpu/vgpu_profile.h"
 
 enum { BF16 = CUDA_R_16BF, FP16 = CUDA_R_16F, FP32 = CUDA_R_32F, FP64 = CUDA_R_64F, INT8 = CUDA_R_8I };
 enum { INT32 = CUDA_R_32I, E4M3 = CUDA_R_8F_E4M3, E5M2 = CUDA_R_8F_E5M2, NO_EPILOGUE = -1 };
@@ -136,13 +137,7 @@ static cublasStatus_t check_shapes(struct vgpu_lt_product *p) {
 
 /* ---- what fp8 and int8 ask for ---- */
 
-static int capability(void) {
-    int device = 0, major = 0, minor = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
-    return 10 * major + minor;
-}
+enum { FIRST_WITH_FP8 = 89 };
 
 /* Every line of a matrix must begin at such a multiple of bytes. */
 static bool lines_at(const struct vgpu_lt_matrix *m, int64_t bytes) {
@@ -156,7 +151,7 @@ static bool aligned(const struct vgpu_lt_product *p, int64_t bytes) {
 
 /* Tensor cores take 8-bit operands only with k contiguous in both. */
 static cublasStatus_t check_8_bit(const struct vgpu_lt_product *p) {
-    if (p->fp8 && capability() < 89) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (p->fp8 && vgpu_profile()->sm < FIRST_WITH_FP8) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (!p->ta || p->tb || p->a.row || p->b.row || p->c.row || p->d.row) return CUBLAS_STATUS_NOT_SUPPORTED;
     return aligned(p, p->fp8 ? 16 : 4) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }

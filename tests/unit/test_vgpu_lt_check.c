@@ -2,18 +2,12 @@
 #include "tests/unit/vgpu_testing.h"
 
 #include "vgpu/vgpu_lt.h"
+#include "vgpu/vgpu_profile.h"
 
-static int major, minor;
+static struct vgpu_profile device;
 
-cudaError_t cudaGetDevice(int *device) {
-    *device = 0;
-    return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
-    (void)device;
-    *value = attribute == cudaDevAttrComputeCapabilityMajor ? major : minor;
-    return cudaSuccess;
+const struct vgpu_profile *vgpu_profile(void) {
+    return &device;
 }
 
 static cublasStatus_t check(cudaDataType_t in, cudaDataType_t out) {
@@ -33,18 +27,36 @@ static cublasStatus_t check(cudaDataType_t in, cudaDataType_t out) {
 
 /* fp8 has units since Ada (8.9); the other formats are taken on every device that CUDA 13 knows. */
 static void capability(void **state) {
-    static const int devices[][3] = {{7, 5, 0}, {8, 0, 0}, {8, 6, 0}, {8, 9, 1}, {9, 0, 1}, {10, 0, 1}, {12, 0, 1}};
+    static const unsigned devices[][2] = {{75, 0}, {80, 0}, {86, 0}, {89, 1}, {90, 1}, {100, 1}, {120, 1}};
     (void)state;
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
-        major = devices[i][0], minor = devices[i][1];
+        device.sm = devices[i][0];
         assert_int_equal(check(CUDA_R_8F_E4M3, CUDA_R_16BF),
-                         devices[i][2] ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED);
+                         devices[i][1] ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED);
         OK(check(CUDA_R_16BF, CUDA_R_16BF));
         OK(check(CUDA_R_32F, CUDA_R_32F));
     }
 }
 
+/* tf32 and bf16 came with Ampere (8.0): what a device has no unit for is multiplied in fp32. */
+static void rounding(void **state) {
+    static const unsigned devices[] = {70, 75, 80, 86, 90, 120};
+    (void)state;
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        bool since = devices[i] >= 80;
+        device.sm = devices[i];
+        assert_int_equal(vgpu_rounding_of(CUBLAS_COMPUTE_32F_FAST_TF32, CUBLAS_DEFAULT_MATH),
+                         since ? VGPU_ROUND_TF32 : VGPU_ROUND_NONE);
+        assert_int_equal(vgpu_rounding_of(CUBLAS_COMPUTE_32F, CUBLAS_TF32_TENSOR_OP_MATH),
+                         since ? VGPU_ROUND_TF32 : VGPU_ROUND_NONE);
+        assert_int_equal(vgpu_rounding_of(CUBLAS_COMPUTE_32F_FAST_16BF, CUBLAS_DEFAULT_MATH),
+                         since ? VGPU_ROUND_BF16 : VGPU_ROUND_NONE);
+        assert_int_equal(vgpu_rounding_of(CUBLAS_COMPUTE_32F_FAST_16F, CUBLAS_DEFAULT_MATH), VGPU_ROUND_FP16);
+        assert_int_equal(vgpu_rounding_of(CUBLAS_COMPUTE_32F, CUBLAS_DEFAULT_MATH), VGPU_ROUND_NONE);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(capability)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(capability), cmocka_unit_test(rounding)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
