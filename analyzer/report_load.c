@@ -102,17 +102,29 @@ static int load_program(struct report *r, char *err, size_t err_len) {
     return report_rows_end(r, st, rc, err, err_len);
 }
 
-/* Measured peaks first, then the data sheet's; what was given on the command line beats both. */
+/* Whether the recorded peaks are a table's: the virtual GPU stood for a device of devices.def, whose row says more. */
+static int of_data_sheet(const char *source) {
+    return source && !strncmp(source, "data sheet: ", 12);
+}
+
+static char *source_words(const char *source) {
+    char *text;
+    if (source && (!strncmp(source, "profile file: ", 14) || !strncmp(source, "given ", 6)))
+        return need(strdup(source));
+    return asprintf(&text, "measured%s%s", source ? ": " : "", source ? source : "") < 0 ? NULL : text;
+}
+
+/* Recorded peaks first (measured, or of a profile file), then the data sheet's; what was given on the command line
+ * beats both. */
 static void choose_peaks(struct report *r, const struct report_options *options,
                          const double measured_peak[PEAK_FORMATS], char *measured) {
     struct device_spec spec;
     int i = devices_find(r->device_name), given = 0, any = 0;
     for (int f = 0; f < PEAK_FORMATS; f++) r->peak[f] = NAN;
     for (int f = 0; f < PEAK_FORMATS; f++) any |= measured_peak[f] > 0;
-    if (any) {
+    if (any && !(of_data_sheet(measured) && i >= 0)) {
         memcpy(r->peak, measured_peak, sizeof r->peak);
-        if (asprintf(&r->peak_source, "measured%s%s", measured ? ": " : "", measured ? measured : "") < 0)
-            r->peak_source = NULL;
+        r->peak_source = source_words(measured);
     } else if (i >= 0) {
         devices_get(i, &spec);
         memcpy(r->peak, spec.flops, sizeof r->peak);
@@ -133,7 +145,7 @@ static int load_device(struct report *r, const struct report_options *options, c
         report_prepare(r,
                        "SELECT name, total_bytes, cc_major, cc_minor, peak_source,"
                        " (SELECT count(DISTINCT ordinal) FROM device), peak_fp32, peak_fp64, peak_tf32, peak_bf16,"
-                       " peak_fp16, peak_fp8 FROM device ORDER BY process, ordinal LIMIT 1",
+                       " peak_fp16, peak_fp8, clock FROM device ORDER BY process, ordinal LIMIT 1",
                        err, err_len);
     static const int columns[] = {PEAK_FP32, PEAK_FP64, PEAK_TF32, PEAK_BF16, PEAK_FP16, PEAK_FP8};
     double peak[PEAK_FORMATS];
@@ -151,7 +163,9 @@ static int load_device(struct report *r, const struct report_options *options, c
         r->devices = report_column(st, 5);
         for (int i = 0; i < (int)(sizeof columns / sizeof *columns); i++)
             if (sqlite3_column_double(st, 6 + i) > 0) peak[columns[i]] = sqlite3_column_double(st, 6 + i);
-        peak[PEAK_FP16_ACC16] = peak[PEAK_FP16]; /* the virtual GPU sums both in fp32 */
+        const char *clock = (const char *)sqlite3_column_text(st, 12);
+        if (!clock || strcmp(clock, "model"))
+            peak[PEAK_FP16_ACC16] = peak[PEAK_FP16]; /* this machine, as virtual GPU, sums both in fp32 */
         rc = sqlite3_step(st);
     }
     choose_peaks(r, options, peak, measured);
@@ -336,7 +350,7 @@ void report_close(struct report *r) {
     for (int i = 0; i < r->n_notes; i++) free(r->notes[i]);
     for (int64_t i = 0; i < r->n_uncounted; i++) free(r->uncounted[i].name);
     for (int64_t i = 0; i < r->n_functions; i++) free(r->functions[i].name);
-    free(r->functions), free(r->device_clock);
+    free(r->functions), free(r->device_clock), free(r->profile);
     free(r->argv), free(r->notes), free(r->uncounted), free(r->steps), free(r->phases);
     free(r->state), free(r->reason), free(r->device_name), free(r->peak_source);
     sqlite3_close(r->db);

@@ -105,6 +105,9 @@ struct report {
     /* device times */
     char *device_clock;        /* what the device's times are: gpu, cpu, model; NULL: there are none */
     int on_device;             /* 1: steps' times are the device's */
+    int modelled;              /* 1: the device is a virtual one, whose times a model computes */
+    char *profile;             /* what the virtual GPU stood for, as ACCT_VGPU had it; NULL: not recorded */
+    int dry;                   /* 1: it executed nothing */
     int64_t busy_ns;           /* sum of all its activities; 0: none */
     double counted_time_share; /* of busy_ns, in ops whose FLOPs are known; NaN */
     int64_t launches_untimed;  /* kernel launches without a device time */

@@ -44,10 +44,26 @@ static const char *clock_words(const struct report *r) {
     return strcmp(r->device_clock, "model") ? "gpu (CUPTI)" : "model (a roofline, nothing was measured)";
 }
 
+/* The MFU of a model is what could be reached. */
+static const char *at_best(const struct report *r, const char *label, const char *of_model) {
+    return r->modelled && r->on_device ? of_model : label;
+}
+
+static void print_profile(struct emitter *e, const struct report *r) {
+    char text[512];
+    emit_text(e, "profile", NULL, r->profile);
+    emit_bool(e, "dry", NULL, r->dry);
+    if (!r->modelled) return;
+    snprintf(text, sizeof text, "%s%s", r->profile ? r->profile : "cpu",
+             r->dry ? ", dry run: nothing was executed" : "; executed on this machine");
+    emit_text(e, NULL, "virtual GPU", text);
+}
+
 static void print_device(struct emitter *e, const struct report *r) {
     char capability[32];
     emit_object(e, "device", "Device", LOOK_FIELDS);
     emit_text(e, "name", "name", r->device_name);
+    print_profile(e, r);
     int_or_null(e, NULL, "memory", UNIT_BYTES, r->device_total_bytes);
     snprintf(capability, sizeof capability, "%lld.%lld", (long long)r->cc_major, (long long)r->cc_minor);
     emit_text(e, NULL, "compute capability",
@@ -149,11 +165,15 @@ void report_print_run(struct emitter *e, const struct report *r) {
         print_spread(e, "step_ns", "step time", UNIT_NS, &r->step_ns);
         print_spread(e, "gemm_flops", "matrix products", UNIT_FLOPS, &r->step_gemm);
         print_spread(e, "flops_per_s", "rate", UNIT_FLOPS_PER_S, &r->rate);
-        print_spread(e, "mfu", "MFU (executed)", UNIT_SHARE, &r->mfu);
-        print_spread(e, "hfu", r->flops.phase[PHASE_RECOMPUTE] ? "HFU" : NULL, UNIT_SHARE, &r->hfu);
-        print_spread(e, "mfu_6n", "MFU by 6n", UNIT_SHARE, &r->by_convention[CONVENTION_6N]);
-        print_spread(e, "mfu_6n_matmul", r->parameters == r->matmul_parameters ? NULL : "MFU by 6n-matmul", UNIT_SHARE,
-                     &r->by_convention[CONVENTION_6N_MATMUL]);
+        print_spread(e, "mfu", at_best(r, "MFU (executed)", "MFU at best"), UNIT_SHARE, &r->mfu);
+        print_spread(e, "hfu", r->flops.phase[PHASE_RECOMPUTE] ? at_best(r, "HFU", "HFU at best") : NULL, UNIT_SHARE,
+                     &r->hfu);
+        print_spread(e, "mfu_6n", at_best(r, "MFU by 6n", "MFU by 6n, at best"), UNIT_SHARE,
+                     &r->by_convention[CONVENTION_6N]);
+        print_spread(
+            e, "mfu_6n_matmul",
+            r->parameters == r->matmul_parameters ? NULL : at_best(r, "MFU by 6n-matmul", "MFU by 6n-matmul, at best"),
+            UNIT_SHARE, &r->by_convention[CONVENTION_6N_MATMUL]);
         if (r->n_steps) print_convention(e, r);
     }
     emit_end(e);
@@ -189,12 +209,12 @@ static void print_flops(struct emitter *e, const struct report *r, const struct 
     emit_end(e);
 }
 
-static void print_rates(struct emitter *e, const struct report_step *s) {
+static void print_rates(struct emitter *e, const struct report *r, const struct report_step *s) {
     static const char *const names[REPORT_CONVENTIONS] = {"6n", "6n-matmul", "palm", "causal"};
     double ns = s->ns == REPORT_UNKNOWN ? 0 : (double)s->ns;
     emit_real(e, NULL, "rate", UNIT_FLOPS_PER_S,
               ns > 0 && !s->flops.uncounted_gemm ? (double)s->flops.gemm / ns * 1e9 : NAN);
-    emit_real(e, "mfu", "MFU", UNIT_SHARE, s->mfu);
+    emit_real(e, "mfu", at_best(r, "MFU", "MFU at best"), UNIT_SHARE, s->mfu);
     emit_real(e, "hfu", NULL, UNIT_SHARE, s->hfu);
     emit_object(e, "mfu_by_convention", NULL, LOOK_HIDDEN);
     for (int c = 0; c < REPORT_CONVENTIONS; c++) emit_real(e, names[c], NULL, UNIT_SHARE, s->by_convention[c]);
@@ -214,7 +234,7 @@ static void print_step(struct emitter *e, const struct report *r, const struct r
     int_or_null(e, "micro_batches", NULL, UNIT_NONE, s->micro_batches);
     print_phases(e, r, s, next_phase);
     print_flops(e, r, &s->flops);
-    print_rates(e, s);
+    print_rates(e, r, s);
     emit_object(e, "memory", NULL, LOOK_FIELDS);
     emit_int(e, "peak_bytes", "peak memory", UNIT_BYTES, s->memory.peak_bytes);
     report_print_memory(e, &s->memory, "at_peak", NULL, LOOK_HIDDEN);

@@ -11,19 +11,26 @@ static int load_clock(struct report *r, char *err, size_t err_len) {
     sqlite3_stmt *st =
         report_prepare(r,
                        "SELECT clock, (SELECT count(*) FROM op_time), (SELECT coalesce(sum(end_ns - start_ns), 0) "
-                       "FROM activity) FROM device ORDER BY process, ordinal LIMIT 1",
+                       "FROM activity), json_extract(e.text, '$.ACCT_VGPU'), "
+                       "json_extract(e.text, '$.ACCT_VGPU_DRY') IN ('on', '1') FROM device d LEFT JOIN "
+                       "(SELECT id, CASE WHEN json_valid(environment) THEN environment END AS text FROM process) e "
+                       "ON e.id = d.process ORDER BY d.process, d.ordinal LIMIT 1",
                        err, err_len);
     int rc;
     if (!st) return -1;
     if ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         if (sqlite3_column_int64(st, 1)) r->device_clock = report_column_text(st, 0);
         r->busy_ns = sqlite3_column_int64(st, 2);
+        const char *clock = (const char *)sqlite3_column_text(st, 0);
+        r->modelled = clock && !strcmp(clock, "model");
+        r->profile = r->modelled ? report_column_text(st, 3) : NULL;
+        r->dry = r->modelled && sqlite3_column_int(st, 4);
         rc = sqlite3_step(st);
     }
     return report_rows_end(r, st, rc, err, err_len);
 }
 
-/* One clock for all steps: the device's if every complete one has its time. */
+/* One clock for all steps: the device's if every complete one has its time. The host's tells nothing of a model. */
 static void choose_clock(struct report *r) {
     int64_t complete = 0, timed = 0;
     for (int64_t i = 0; i < r->n_steps; i++) {
@@ -37,7 +44,8 @@ static void choose_clock(struct report *r) {
         struct report_step *s = &r->steps[i];
         int64_t from = r->on_device ? s->device_start_ns : s->start_ns,
                 to = r->on_device ? s->device_end_ns : s->end_ns;
-        s->ns = from == REPORT_UNKNOWN || to == REPORT_UNKNOWN ? REPORT_UNKNOWN : to - from;
+        int known = from != REPORT_UNKNOWN && to != REPORT_UNKNOWN && (r->on_device || !r->modelled);
+        s->ns = known ? to - from : REPORT_UNKNOWN;
     }
 }
 
@@ -85,11 +93,9 @@ static void note_times(struct report *r) {
         report_note(r, "CUPTI dropped %lld activity records: times of some calls are missing.", (long long)dropped);
     }
     if (!r->busy_ns)
-        report_note(
-            r,
-            "CUPTI: %s; there are no device times: times of single ops are unknown, step times, rates and MFU follow "
-            "the host's clock.",
-            why ? why : "no record of it in this trace");
+        report_note(r, "CUPTI: %s; there are no device times: times of single ops are unknown%s.",
+                    why ? why : "no record of it in this trace",
+                    r->modelled ? "" : ", step times, rates and MFU follow the host's clock");
     else if (why)
         report_note(r, "CUPTI: %s.", why);
     if (r->busy_ns && r->launches_untimed)
@@ -101,9 +107,28 @@ static void note_times(struct report *r) {
     free(why);
 }
 
+/* A program on a model of a device: what its figures mean, and what they do not. */
+static void note_model(struct report *r) {
+    if (!r->modelled) return;
+    if (r->on_device)
+        report_note(r,
+                    "Times are a model's (roofline): each op takes the larger of FLOPs / peak and bytes / bandwidth, "
+                    "plus its launch; the host is always ahead. Real steps take longer: rates and MFU are upper "
+                    "limits, what this program could reach at best.");
+    else
+        report_note(r,
+                    "The device is a model, and some ops have no time of it: the host's clock tells nothing about that "
+                    "device, so there are no rates and no MFU.");
+    if (r->dry)
+        report_note(r,
+                    "Dry run: nothing was executed, and what the program read back was zeros. Allocations, calls and "
+                    "FLOPs are the program's, as far as it does not decide by values.");
+}
+
 int report_load_times(struct report *r, char *err, size_t err_len) {
     if (load_clock(r, err, err_len) || load_functions(r, err, err_len) || load_share(r, err, err_len)) return -1;
     choose_clock(r);
     note_times(r);
+    note_model(r);
     return 0;
 }

@@ -73,7 +73,7 @@ static void print_warnings(const struct report *r) {
         say("%lld calls were lost: the figures are lower bounds%s", (long long)r->dropped,
             r->dropped_ring ? "; a larger ACCT_RING_SLOTS avoids it" : "");
     if (r->state && !strcmp(r->state, "truncated")) say("truncated: %s", r->reason ? r->reason : "no reason was given");
-    if (r->n_steps && isnan(r->mfu.median))
+    if (r->n_steps && isnan(r->mfu.median) && (r->on_device || !r->modelled))
         say("no MFU: no peak is known for '%s' in the number format used; acct report --peak-tflops X %s",
             r->device_name ? r->device_name : "no device", r->path);
 }
