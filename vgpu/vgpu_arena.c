@@ -19,27 +19,33 @@ static void put_used(struct vgpu_arena *a, struct vgpu_block *b) {
     vgpu_tree_insert(&a->used, &b->node);
 }
 
-int vgpu_arena_create(struct vgpu_arena *a, uint64_t capacity) {
+int vgpu_arena_create(struct vgpu_arena *a, uint64_t range, uint64_t limit, uint64_t unit) {
     memset(a, 0, sizeof *a);
     a->page = (uint64_t)sysconf(_SC_PAGESIZE);
-    a->capacity = capacity / VGPU_ALIGN * VGPU_ALIGN;
-    if (!a->capacity) return -1;
-    void *range = mmap(NULL, a->capacity, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range == MAP_FAILED) return -1;
+    a->unit = unit;
+    a->limit = limit;
+    a->range = range / unit * unit;
+    if (!a->range || a->range + unit < range) return -1;
+    uint64_t mapped = a->range + (unit > a->page ? unit : 0); /* room to begin at a multiple of the unit */
+    void *map = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED) return -1;
     /* A forked child has no device: it gets no copy of the device's memory either. */
-    madvise(range, a->capacity, MADV_DONTFORK);
+    madvise(map, mapped, MADV_DONTFORK);
     struct vgpu_block *all = calloc(1, sizeof *all);
     if (!all) {
-        munmap(range, a->capacity);
+        munmap(map, mapped);
         return -1;
     }
-    a->base = all->address = (uint64_t)(uintptr_t)range;
-    all->bytes = a->capacity;
+    a->map = map;
+    a->map_bytes = mapped;
+    a->base = all->address = ((uint64_t)(uintptr_t)map + unit - 1) / unit * unit;
+    all->bytes = a->range;
     put_space(a, all);
     return 0;
 }
 
 static int open_pages(const struct vgpu_arena *a, uint64_t from, uint64_t to) {
+    if (a->untouched) return 0;
     from = from / a->page * a->page;
     to = (to + a->page - 1) / a->page * a->page;
     return mprotect((void *)(uintptr_t)from, to - from, PROT_READ | PROT_WRITE);
@@ -62,8 +68,9 @@ static int cut(struct vgpu_arena *a, struct vgpu_block *b, uint64_t bytes) {
 }
 
 struct vgpu_block *vgpu_arena_take(struct vgpu_arena *a, uint64_t bytes) {
-    if (!bytes || bytes > a->capacity) return NULL;
-    uint64_t whole = (bytes + VGPU_ALIGN - 1) / VGPU_ALIGN * VGPU_ALIGN;
+    if (!bytes || bytes > a->limit) return NULL;
+    uint64_t whole = (bytes + a->unit - 1) / a->unit * a->unit;
+    if (whole > vgpu_arena_left(a)) return NULL;
     struct vgpu_block *b = (struct vgpu_block *)vgpu_tree_ceiling(a->space, whole, 0);
     if (!b || open_pages(a, b->address, b->address + whole)) return NULL;
     vgpu_tree_remove(&a->space, &b->node);
@@ -73,16 +80,18 @@ struct vgpu_block *vgpu_arena_take(struct vgpu_arena *a, uint64_t bytes) {
     }
     b->asked = bytes;
     b->owner = NULL;
+    b->heap = NULL;
     b->releasing = false;
     put_used(a, b);
     a->in_use += whole;
     if (a->in_use > a->in_use_high) a->in_use_high = a->in_use;
-    if (a->poison) memset((void *)(uintptr_t)b->address, 0xff, whole);
+    if (a->poison && !a->untouched) memset((void *)(uintptr_t)b->address, 0xff, whole);
     return b;
 }
 
 /* Of the pages that touch [from, to), those that lie in the free block `b` alone. */
 static void close_pages(const struct vgpu_arena *a, const struct vgpu_block *b, uint64_t from, uint64_t to) {
+    if (a->untouched) return;
     uint64_t low = from / a->page * a->page, high = (to + a->page - 1) / a->page * a->page;
     if (low < b->address) low += a->page;
     if (high > b->address + b->bytes && b->next) /* past the arena's end nobody has a block */
@@ -127,5 +136,5 @@ struct vgpu_block *vgpu_arena_find(const struct vgpu_arena *a, uint64_t address)
 void vgpu_arena_destroy(struct vgpu_arena *a) {
     while (a->used) vgpu_arena_give(a, (struct vgpu_block *)a->used);
     free(a->space); /* joined to one block, whose node comes first */
-    munmap((void *)(uintptr_t)a->base, a->capacity);
+    munmap(a->map, a->map_bytes);
 }

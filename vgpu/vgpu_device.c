@@ -357,9 +357,10 @@ cudaError_t cudaDeviceReset(void) {
     pthread_mutex_lock(&vgpu_lock);
     vgpu_streams_reset(vgpu_current());
     pthread_mutex_unlock(&vgpu_lock);
-    vgpu_memory_reset();
-    vgpu_host_reset();
-    vgpu_run_reset();
+    vgpu_memory_reset(vgpu_current());
+    vgpu_peers_reset(vgpu_current());
+    vgpu_host_reset(vgpu_current());
+    vgpu_run_reset(vgpu_current());
     vgpu_refused = 0;
     vgpu_cudart_note(cudaSuccess);
     return cudaSuccess;
@@ -373,13 +374,6 @@ cudaError_t cudaDriverGetVersion(int *version) {
 
 cudaError_t cudaRuntimeGetVersion(int *version) {
     return cudaDriverGetVersion(version);
-}
-
-cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
-    if (!can) return cudaErrorInvalidValue;
-    if (device || peer) return cudaErrorInvalidDevice;
-    *can = 0;
-    return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char *id, int bytes, int device) {

@@ -87,6 +87,7 @@ struct vgpu_work {
                                       for the host; called as a NOTE is; NULL: nothing */
     struct vgpu_amount amount;     /* of an operation of the device: what it does, for the model's time line */
     struct vgpu_ticket after;      /* runs after that point too */
+    bool waited;                   /* the caller waits for it: not to be captured */
     bool blas;                     /* calls OpenBLAS: kept out while the process forks or exits */
     struct vgpu_activity activity; /* what it is, for CUPTI; kind NONE: nothing */
 };
@@ -96,12 +97,13 @@ extern pthread_mutex_t vgpu_lock;
 cudaError_t vgpu_submit(cudaStream_t stream, const struct vgpu_work *work,
                         struct vgpu_ticket *ticket); /* ticket may be NULL */
 cudaError_t vgpu_wait(struct vgpu_ticket ticket);
-cudaError_t vgpu_wait_all(void); /* every stream's work so far */
+cudaError_t vgpu_wait_all(void);          /* every stream's work so far */
 cudaError_t vgpu_wait_device(int device); /* of that device's streams */
 cudaError_t vgpu_submit_and_wait(cudaStream_t stream, const struct vgpu_work *work);
+bool vgpu_on_worker(void);                                 /* on a stream's thread? */
 bool vgpu_reached(struct vgpu_ticket ticket);              /* under vgpu_lock */
 struct vgpu_stream *vgpu_stream_find(cudaStream_t stream); /* under vgpu_lock; NULL: no such stream */
-cudaStream_t vgpu_default_stream(int device); /* a handle for the legacy default stream of that device */
+cudaStream_t vgpu_default_stream(int device);              /* a handle for the legacy default stream of that device */
 void vgpu_streams_reset(int device);
 int64_t vgpu_now(void);     /* ns, CLOCK_MONOTONIC */
 void vgpu_blas_enter(void); /* around use of OpenBLAS outside a work item */
@@ -110,23 +112,31 @@ void vgpu_blas_leave(void);
 /* An operation on addresses the device cannot reach: says which call, and refuses everything from now on. */
 void vgpu_fault(const char *what, const void *address, size_t bytes);
 
-/* ---- memory (vgpu_memory.c, vgpu_host.c) ---- */
+/* ---- memory (vgpu_memory.c, vgpu_pool.c, vgpu_peer.c, vgpu_host.c) ---- */
 
 enum vgpu_side { VGPU_PAGEABLE, VGPU_PINNED, VGPU_MANAGED, VGPU_DEVICE, VGPU_BAD };
 
 /* Where [address, address + bytes) lies; VGPU_BAD: in the device's range but not in one block in use. */
 enum vgpu_side vgpu_side_of(const void *address, size_t bytes);
-bool vgpu_device_can(const void *address, size_t bytes); /* may an operation of the device touch it? bytes 0: yes */
+int vgpu_device_of(const void *address); /* whose range it is in; -1: no device's */
+/* May an operation of the calling thread's device touch it? bytes 0: yes. */
+bool vgpu_device_can(const void *address, size_t bytes);
 /* The same, and the range around it that is of one kind: *first, *length. exact: a block of the device ends where the
  * program asked for it to end. */
 bool vgpu_device_range(const void *address, size_t bytes, bool exact, uint64_t *first, uint64_t *length);
+void *vgpu_device_take(size_t bytes);    /* by a kernel's malloc: never waits. NULL: no room, or 0 bytes */
 void vgpu_device_release(void *address); /* at once, by a kernel's free */
-uint64_t vgpu_capacity(void);
-void vgpu_memory_reset(void);
+cudaError_t vgpu_release_ordered(void *address, cudaStream_t stream); /* of cudaMalloc, when the stream gets there */
+uint64_t vgpu_capacity(void);                                         /* of a device, in all */
+void vgpu_memory_reset(int device);
+void vgpu_pools_settle(
+    void); /* at a synchronisation: idle memory above the pools' thresholds goes back. No lock held */
+bool vgpu_peer_reaches(int device, const void *address); /* true also where it is no device's address */
+void vgpu_peers_reset(int device);
 enum vgpu_side vgpu_host_side(const void *address, size_t bytes,
                               struct cudaPointerAttributes *out);                           /* out may be NULL */
 bool vgpu_host_range(const void *address, size_t bytes, uint64_t *first, uint64_t *length); /* of registered memory */
-void vgpu_host_reset(void);
+void vgpu_host_reset(int device);
 
 /* The forms for a default stream per thread that have no stream argument; the vendor's headers name them only there. */
 __typeof__(cudaMemcpy) cudaMemcpy_ptds;

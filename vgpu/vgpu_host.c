@@ -14,6 +14,7 @@ struct range {
     uint64_t bytes;
     enum origin origin;
     unsigned flags;
+    int device; /* that was current */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -36,6 +37,7 @@ static cudaError_t add(void *address, size_t bytes, enum origin origin, unsigned
     r->bytes = bytes;
     r->origin = origin;
     r->flags = flags;
+    r->device = vgpu_current();
     pthread_mutex_lock(&lock);
     bool fits = free_of_others(r->node.key[0], bytes);
     if (fits) vgpu_tree_insert(&ranges, &r->node);
@@ -58,6 +60,7 @@ enum vgpu_side vgpu_host_side(const void *address, size_t bytes, struct cudaPoin
     enum vgpu_side side = VGPU_PAGEABLE;
     pthread_mutex_lock(&lock);
     struct range *r = find(address);
+    int device = r ? r->device : 0;
     if (r && bytes <= r->node.key[0] + r->bytes - (uint64_t)(uintptr_t)address)
         side = r->origin == MANAGED ? VGPU_MANAGED : VGPU_PINNED;
     pthread_mutex_unlock(&lock);
@@ -65,7 +68,7 @@ enum vgpu_side vgpu_host_side(const void *address, size_t bytes, struct cudaPoin
     out->type = side == VGPU_MANAGED  ? cudaMemoryTypeManaged
                 : side == VGPU_PINNED ? cudaMemoryTypeHost
                                       : cudaMemoryTypeUnregistered;
-    out->device = side == VGPU_PAGEABLE ? cudaInvalidDeviceId : 0;
+    out->device = side == VGPU_PAGEABLE ? cudaInvalidDeviceId : device;
     out->hostPointer = (void *)(uintptr_t)address;
     out->devicePointer = side == VGPU_PAGEABLE ? NULL : (void *)(uintptr_t)address;
     return side;
@@ -181,10 +184,12 @@ cudaError_t cudaMemPrefetchAsync(const void *address, size_t bytes, struct cudaM
     return found ? check_managed(address, bytes) : cudaErrorInvalidResourceHandle;
 }
 
-void vgpu_host_reset(void) {
+void vgpu_host_reset(int device) {
+    uint64_t from = 0;
     pthread_mutex_lock(&lock);
-    while (ranges) {
-        struct range *r = (struct range *)ranges;
+    for (struct range *r; (r = (struct range *)vgpu_tree_ceiling(ranges, from, 0));) {
+        from = r->node.key[0] + 1;
+        if (r->device != device) continue;
         vgpu_tree_remove(&ranges, &r->node);
         if (r->origin != REGISTERED) munmap((void *)(uintptr_t)r->node.key[0], r->bytes);
         free(r);

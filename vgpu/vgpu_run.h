@@ -45,15 +45,16 @@ extern pthread_mutex_t vgpu_run_lock;
 
 void vgpu_run_registry(struct vgpu_registry *registry);
 int vgpu_run_init_module(struct vgpu_binary *binary);
-void vgpu_run_reset(void); /* the device was reset: variables begin anew at their next use */
+void vgpu_run_reset(int device); /* it was reset: variables begin anew at their next use */
 
 /* The kernel that a host function, a cudaKernel_t or a cudaFunction_t names. cudaErrorInvalidDeviceFunction: none. */
 cudaError_t vgpu_kernel_find(const void *function, struct vgpu_kernel **out);
-/* Reads its unit, and makes sure of its variables. The error with which a launch of it ends, said in a line once. */
+/* Reads its unit, and makes sure of its variables on the current device. The error with which a launch of it ends, said
+ * in a line once. */
 cudaError_t vgpu_kernel_ready(struct vgpu_kernel *kernel);
-void *const *vgpu_kernel_symbols(const struct vgpu_kernel *kernel);
+void *const *vgpu_kernel_symbols(const struct vgpu_kernel *kernel); /* on the current device, where it is ready */
 const struct ptx_module *vgpu_kernel_module(const struct vgpu_kernel *kernel);
-/* The device's address of a variable. cudaErrorInvalidSymbol: none. */
+/* The current device's address of a variable. cudaErrorInvalidSymbol: none. */
 cudaError_t vgpu_symbol_find(const void *symbol, void **address, size_t *bytes);
 unsigned vgpu_run_sm(void); /* compute capability × 10, the profile's */
 

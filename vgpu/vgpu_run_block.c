@@ -278,8 +278,7 @@ static void trap(struct vgpu_frame *frame, uint32_t thread) {
 
 static uint64_t allocate(struct vgpu_frame *frame, uint64_t bytes) {
     (void)frame;
-    void *p = NULL;
-    return bytes && !cudaMalloc(&p, bytes) ? (uint64_t)(uintptr_t)p : 0;
+    return (uint64_t)(uintptr_t)vgpu_device_take(bytes);
 }
 
 static void release_memory(struct vgpu_frame *frame, uint64_t address) {

@@ -12,11 +12,13 @@ enum { MAX_KERNELS = 1 << 18, BUCKETS = 4096, MAX_TEXTS = 4096 };
 
 struct vgpu_unit {
     struct vgpu_binary *binary;
-    bool read, placed;
-    cudaError_t error;         /* of reading it */
-    unsigned newer;            /* architecture of PTX that this device is too old for; 0: none */
-    struct ptx_module *module; /* NULL: error */
-    void **symbols;            /* address of each of its variables, while placed */
+    bool read;
+    cudaError_t error;                /* of reading it */
+    unsigned newer;                   /* architecture of PTX that this device is too old for; 0: none */
+    struct ptx_module *module;        /* NULL: error */
+    void **symbols[VGPU_MAX_DEVICES]; /* address of each of its variables, where placed */
+    bool placed[VGPU_MAX_DEVICES];
+    bool shared; /* the managed variables have their memory, which is that of all devices */
 };
 
 struct entry { /* of the hash of host functions */
@@ -152,23 +154,24 @@ static struct vgpu_registered *managed_of(const struct vgpu_binary *b, const cha
     return NULL;
 }
 
-/* Lays all but the managed variables out in one block; gives each variable its place in it, in u->symbols. */
-static size_t lay_out(const struct vgpu_unit *u) {
+/* Lays all but the managed variables out in one block; gives each variable its place in it, in symbols. */
+static size_t lay_out(const struct vgpu_unit *u, void **symbols) {
     size_t at = 0;
     for (int32_t i = 0; i < u->module->var_count; i++) {
         const struct ptx_var *v = &u->module->vars[i];
         size_t align = v->align ? v->align : 1;
         if (!on_device(v) || managed_of(u->binary, v->name)) continue;
         at = (at + align - 1) / align * align;
-        u->symbols[i] = (void *)(uintptr_t)at;
+        symbols[i] = (void *)(uintptr_t)at;
         at += v->bytes;
     }
     return at;
 }
 
-static cudaError_t give_memory(const struct vgpu_unit *u) {
+/* On the current device. */
+static cudaError_t give_memory(const struct vgpu_unit *u, void **symbols) {
     void *block = NULL;
-    size_t bytes = lay_out(u);
+    size_t bytes = lay_out(u, symbols);
     cudaError_t e = bytes ? cudaMalloc(&block, bytes) : cudaSuccess;
     if (e) return e;
     if (bytes && !vgpu_profile()->dry) memset(block, 0, bytes);
@@ -176,54 +179,69 @@ static cudaError_t give_memory(const struct vgpu_unit *u) {
         const struct ptx_var *v = &u->module->vars[i];
         struct vgpu_registered *managed = on_device(v) ? managed_of(u->binary, v->name) : NULL;
         if (managed) {
-            e = cudaMallocManaged(&u->symbols[i], v->bytes ? v->bytes : 1, cudaMemAttachGlobal);
+            if (!u->shared) e = cudaMallocManaged(managed->managed, v->bytes ? v->bytes : 1, cudaMemAttachGlobal);
             if (e) return e;
-            *managed->managed = u->symbols[i];
+            symbols[i] = *managed->managed;
         } else if (on_device(v)) {
-            u->symbols[i] = (char *)block + (uintptr_t)u->symbols[i];
+            symbols[i] = (char *)block + (uintptr_t)symbols[i];
         } else {
-            u->symbols[i] = NULL;
+            symbols[i] = NULL;
         }
     }
     return cudaSuccess;
 }
 
 /* What an initialiser refers to. A function's address is its number in the module, plus one, as in the interpreter. */
-static uint64_t address_of(const struct vgpu_unit *u, const struct ptx_reloc *r) {
+static uint64_t address_of(void *const *symbols, const struct ptx_reloc *r) {
     if (r->func >= 0) return (uint64_t)r->func + 1;
-    return r->var >= 0 && u->symbols[r->var] ? (uint64_t)(uintptr_t)u->symbols[r->var] + (uint64_t)r->offset : 0;
+    return r->var >= 0 && symbols[r->var] ? (uint64_t)(uintptr_t)symbols[r->var] + (uint64_t)r->offset : 0;
 }
 
-static void initialise(const struct vgpu_unit *u) {
+/* Managed variables only once, and when dry nothing else: the device's memory is not touched. */
+static void initialise(const struct vgpu_unit *u, void *const *symbols) {
     for (int32_t i = 0; i < u->module->var_count; i++) {
         const struct ptx_var *v = &u->module->vars[i];
-        if (!on_device(v) || (vgpu_profile()->dry && !managed_of(u->binary, v->name))) continue;
-        if (v->init) memcpy(u->symbols[i], v->init, v->bytes);
+        if (!on_device(v) || (managed_of(u->binary, v->name) ? u->shared : vgpu_profile()->dry)) continue;
+        if (v->init) memcpy(symbols[i], v->init, v->bytes);
         for (uint32_t k = 0; k < v->reloc_count; k++) {
             const struct ptx_reloc *r = &v->relocs[k];
-            uint64_t address = address_of(u, r);
-            memcpy((char *)u->symbols[i] + r->at, &address, sizeof address);
+            uint64_t address = address_of(symbols, r);
+            memcpy((char *)symbols[i] + r->at, &address, sizeof address);
         }
     }
 }
 
+/* Its variables on the current device. */
 static cudaError_t place(struct vgpu_unit *u) {
+    int device = vgpu_current();
     if (u->error) return u->error;
-    if (u->placed) return cudaSuccess;
-    if (!u->symbols) u->symbols = calloc((size_t)u->module->var_count + 1, sizeof *u->symbols);
-    cudaError_t e = u->symbols ? give_memory(u) : cudaErrorMemoryAllocation;
+    if (u->placed[device]) return cudaSuccess;
+    if (!u->symbols[device]) u->symbols[device] = calloc((size_t)u->module->var_count + 1, sizeof(void *));
+    cudaError_t e = u->symbols[device] ? give_memory(u, u->symbols[device]) : cudaErrorMemoryAllocation;
     if (e) return e;
-    initialise(u);
-    u->placed = true;
+    initialise(u, u->symbols[device]);
+    u->shared = u->placed[device] = true;
     return cudaSuccess;
 }
 
-void vgpu_run_reset(void) {
+static bool is_placed(const struct vgpu_unit *u) {
+    for (int i = 0; i < VGPU_MAX_DEVICES; i++)
+        if (u->placed[i]) return true;
+    return false;
+}
+
+/* Managed variables go with the last device. */
+static void forget(struct vgpu_unit *u, int device) {
+    u->placed[device] = false;
+    if (!is_placed(u)) u->shared = false;
+}
+
+void vgpu_run_reset(int device) {
     if (!registry) return;
     pthread_mutex_lock(&vgpu_run_lock);
     pthread_mutex_lock(&registry->lock);
     for (struct vgpu_binary *b = registry->binaries; b; b = b->next)
-        if (b->unit) ((struct vgpu_unit *)b->unit)->placed = false;
+        if (b->unit) forget(b->unit, device);
     pthread_mutex_unlock(&registry->lock);
     pthread_mutex_unlock(&vgpu_run_lock);
 }
@@ -243,8 +261,9 @@ static cudaError_t symbol_in(struct vgpu_binary *b, const struct vgpu_registered
     cudaError_t e = u ? place(u) : cudaErrorMemoryAllocation;
     if (e) return e;
     int32_t var = ptx_global_find(u->module, r->name);
-    if (var < 0 || !u->symbols[var]) return cudaErrorInvalidSymbol;
-    *address = u->symbols[var];
+    void **symbols = u->symbols[vgpu_current()];
+    if (var < 0 || !symbols[var]) return cudaErrorInvalidSymbol;
+    *address = symbols[var];
     *bytes = u->module->vars[var].bytes;
     return cudaSuccess;
 }
@@ -368,7 +387,7 @@ static cudaError_t resolve(struct vgpu_kernel *k) {
 
 cudaError_t vgpu_kernel_ready(struct vgpu_kernel *k) {
     pthread_mutex_lock(&vgpu_run_lock);
-    if (!k->resolved || (!k->error && !k->unit->placed)) {
+    if (!k->resolved || (!k->error && !k->unit->placed[vgpu_current()])) {
         pthread_mutex_lock(&registry->lock);
         if (!k->resolved) k->error = k->binary->wrapper ? resolve(k) : cudaErrorInvalidResourceHandle;
         k->resolved = k->error != cudaErrorMemoryAllocation;
@@ -383,7 +402,7 @@ cudaError_t vgpu_kernel_ready(struct vgpu_kernel *k) {
 }
 
 void *const *vgpu_kernel_symbols(const struct vgpu_kernel *k) {
-    return k->unit->symbols;
+    return k->unit->symbols[vgpu_current()];
 }
 
 const struct ptx_module *vgpu_kernel_module(const struct vgpu_kernel *k) {

@@ -18,8 +18,8 @@ static const uint64_t MB = 1 << 20;
 static void exact_capacity(void **state) {
     (void)state;
     struct vgpu_arena a;
-    assert_int_equal(vgpu_arena_create(&a, 10 * 512 + 511), 0);
-    assert_int_equal(a.capacity, 10 * 512);
+    assert_int_equal(vgpu_arena_create(&a, 10 * 512 + 511, 10 * 512, 512), 0);
+    assert_int_equal(a.range, 10 * 512);
     struct vgpu_block *b[10];
     for (int i = 0; i < 10; i++) {
         b[i] = vgpu_arena_take(&a, 1 + (uint64_t)i * 51);
@@ -41,7 +41,7 @@ static void exact_capacity(void **state) {
 static void best_fit(void **state) {
     (void)state;
     struct vgpu_arena a;
-    assert_int_equal(vgpu_arena_create(&a, MB), 0);
+    assert_int_equal(vgpu_arena_create(&a, MB, MB, 512), 0);
     struct vgpu_block *large = vgpu_arena_take(&a, 64 * 512), *p = vgpu_arena_take(&a, 512),
                       *small = vgpu_arena_take(&a, 8 * 512);
     assert_non_null(vgpu_arena_take(&a, 512));
@@ -76,7 +76,7 @@ static void random_series(void **state) {
     int n = 0;
     uint64_t used = 0;
     srand(3);
-    assert_int_equal(vgpu_arena_create(&a, UNITS * 512), 0);
+    assert_int_equal(vgpu_arena_create(&a, UNITS * 512, UNITS * 512, 512), 0);
     for (int step = 0; step < 40000; step++) {
         if (n && rand() % 100 < 48) {
             int i = rand() % n;
@@ -140,7 +140,7 @@ static bool readable(uint64_t address) {
 static void released_pages_are_closed(void **state) {
     (void)state;
     struct vgpu_arena a;
-    assert_int_equal(vgpu_arena_create(&a, 16 * MB), 0);
+    assert_int_equal(vgpu_arena_create(&a, 16 * MB, 16 * MB, 512), 0);
     struct vgpu_block *b = vgpu_arena_take(&a, MB), *c = vgpu_arena_take(&a, 512), *d = vgpu_arena_take(&a, MB);
     uint64_t at = b->address, shared = c->address;
     memset((void *)(uintptr_t)at, 7, MB);
@@ -164,7 +164,7 @@ static void released_pages_are_closed(void **state) {
 static void poisoned(void **state) {
     (void)state;
     struct vgpu_arena a;
-    assert_int_equal(vgpu_arena_create(&a, MB), 0);
+    assert_int_equal(vgpu_arena_create(&a, MB, MB, 512), 0);
     a.poison = true;
     float f;
     memcpy(&f, (void *)(uintptr_t)vgpu_arena_take(&a, 4)->address, 4);
