@@ -139,7 +139,17 @@ enum ptx_sub {
     PTX_SUB_RC8,
     PTX_SUB_ECL,
     PTX_SUB_ECR,
-    PTX_SUB_RC16 /* prmt; none: the general form */
+    PTX_SUB_RC16, /* prmt; none: the general form */
+    PTX_SUB_MB_INIT,
+    PTX_SUB_MB_INVAL,
+    PTX_SUB_MB_ARRIVE,    /* {state,} [barrier], count */
+    PTX_SUB_MB_DROP,      /* arrive_drop */
+    PTX_SUB_MB_ARRIVE_TX, /* arrive.expect_tx: the last source is bytes */
+    PTX_SUB_MB_EXPECT_TX,
+    PTX_SUB_MB_COMPLETE_TX,
+    PTX_SUB_MB_WAIT,   /* test_wait, try_wait: p, [barrier], state */
+    PTX_SUB_MB_PARITY, /* the same by the phase's parity */
+    PTX_SUB_MB_PENDING /* pending_count: d, state */
 };
 enum ptx_modifier {
     PTX_M_FTZ = 1 << 0, /* subnormals to zero, operands and result */
@@ -161,8 +171,9 @@ enum ptx_modifier {
     PTX_M_SHIFTAMT = 1 << 16, /* bfind.shiftamt; bmsk, szext .clamp: PTX_M_WRAP not set */
     PTX_M_WRAP = 1 << 17,
     PTX_M_ALIGNED = 1 << 18,
-    PTX_M_NC = 1 << 19,   /* ld.global.nc: read-only for the kernel's life */
-    PTX_M_NOFTZ = 1 << 20 /* atom.add.noftz */
+    PTX_M_NC = 1 << 19,    /* ld.global.nc: read-only for the kernel's life */
+    PTX_M_NOFTZ = 1 << 20, /* atom.add.noftz */
+    PTX_M_POLICY = 1 << 21 /* while parsing: .L2::cache_hint, the last operand is a cache policy */
 };
 
 /* ---- operands ---------------------------------------------------------------------------------------------------- */
@@ -224,6 +235,38 @@ struct ptx_operand {
     struct ptx_operand *elements;
 };
 
+/* ---- matrix units ------------------------------------------------------------------------------------------------ */
+/*  MX(NAME, "text", bits, kind)   bits: as a register holds it. kind: F float, I integer */
+#define PTX_MATRIX_TYPES(MX)                                                                                  \
+    MX(F64, "f64", 64, F)                                                                                     \
+    MX(F32, "f32", 32, F)                                                                                     \
+    MX(TF32, "tf32", 32, F) MX(F16, "f16", 16, F) MX(BF16, "bf16", 16, F) MX(E4M3, "e4m3", 8, F)              \
+        MX(E5M2, "e5m2", 8, F) MX(E3M2, "e3m2", 8, F) MX(E2M3, "e2m3", 8, F) MX(E2M1, "e2m1", 8, F)           \
+            MX(S32, "s32", 32, I) MX(S8, "s8", 8, I) MX(U8, "u8", 8, I) MX(S4, "s4", 4, I) MX(U4, "u4", 4, I) \
+                MX(B1, "b1", 1, I)
+#define PTX_MATRIX_ENUM(N, text, bits, kind) PTX_MX_##N,
+enum ptx_matrix_type { PTX_MX_NONE, PTX_MATRIX_TYPES(PTX_MATRIX_ENUM) PTX_MX_COUNT };
+unsigned ptx_matrix_bits(enum ptx_matrix_type t);
+bool ptx_matrix_is_float(enum ptx_matrix_type t);
+
+/* A product of mma, wmma.mma or wgmma: D (m × n) = A (m × k) · B (k × n) + C. */
+struct ptx_matrix {
+    uint16_t m, n, k;
+    uint16_t threads;   /* that do it together: 32, wgmma: 128 */
+    uint8_t copies;     /* products done at once: m8n8k4 of f16 is four */
+    uint8_t a, b, c, d; /* enum ptx_matrix_type */
+    bool wmma;          /* which lane holds what is acct's choice: see ptx_matrix_place */
+    bool sparse;        /* half of A's elements are zero and not stored: half the operations */
+    bool executable;    /* the interpreter can do it */
+    bool conjunction;   /* b1: .and.popc, not .xor.popc */
+    bool satfinite;
+};
+/* Row and column of element e of lane `lane` in A (operand 'a'), B ('b') or C and D ('c'), `count` elements a lane. */
+void ptx_matrix_place(const struct ptx_matrix *x, char operand, unsigned count, unsigned lane, unsigned e,
+                      unsigned *row, unsigned *column);
+/* Operations that one thread's part of it is: an integer, 2 · m · n · k divided by its threads. */
+int64_t ptx_matrix_share(const struct ptx_matrix *x);
+
 struct ptx_instr {
     uint8_t op;                  /* enum ptx_op */
     uint8_t type;                /* enum ptx_type: of the operation; of the result if there are two (cvt.TYPE.TYPE2) */
@@ -235,6 +278,9 @@ struct ptx_instr {
     uint8_t lut;                 /* lop3's table, an operand in the text */
     uint8_t dsts, srcs;          /* numbers of operands */
     bool guard_negated;
+    /* Part of the instruction before or behind it, which the parser has written as several simpler ones: no instruction
+     * of the text, and its integer arithmetic is not the program's. */
+    bool helper;
     uint32_t modifiers;   /* enum ptx_modifier */
     int32_t guard;        /* register of @p; -1: none */
     int32_t line, column; /* of the text, from 1 */
@@ -245,6 +291,7 @@ struct ptx_instr {
     int32_t target;            /* bra: block; -1 */
     int32_t targets0, targets; /* brx: its blocks, in ptx_function.branch_targets */
     struct ptx_operand *dst, *src;
+    const struct ptx_matrix *matrix; /* mma, wgmma: its shape and types; operands are vectors D; A, B, C */
 };
 
 /* Type of operand number n (of the destinations, or of the sources): what the parser has checked it against. An address

@@ -236,6 +236,8 @@ static void evaluate(struct analysis *a, const struct ptx_instr *i, bool exact) 
     const struct ptx_op_info *op = &ptx_ops[i->op];
     if (op->properties & (PTX_P_READS | PTX_P_WRITES))
         access_memory(a, i, exact);
+    else if (i->op == PTX_OP_BULK)
+        access_fail(a, i->line, true, "a bulk copy");
     else if (i->op == PTX_OP_CALL)
         access_call(a, i);
     else if (i->op == PTX_OP_SETP)

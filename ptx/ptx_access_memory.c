@@ -376,6 +376,16 @@ static void transfer_at(struct analysis *a, const struct transfer *t, struct val
     for (int n = 0; load && n < i->vector; n++) give(a, t, n, joined[n]);
 }
 
+/* cp.async with a number of bytes to read: at most all of them. False: none. */
+static bool load_some(struct analysis *a, const struct ptx_instr *i, struct transfer *t) {
+    int64_t bytes = -1, all = (int64_t)t->element_bytes * i->vector;
+    struct value v = access_get(a, access_operand(a, &i->src[1], PTX_U32));
+    for (int n = 0; n < i->vector; n++) give(a, t, n, something(a, t, n));
+    if (!v.sum || v.base.kind != BASE_NONE || !ptx_sum_is_constant(&a->s, v.sum, &bytes)) bytes = -1;
+    if (bytes != all) t->exact = false;
+    return bytes != 0;
+}
+
 void access_memory(struct analysis *a, const struct ptx_instr *i, bool exact) {
     struct transfer t = {.i = i, .type = (enum ptx_type)i->type, .exact = exact};
     t.element_bytes = (int32_t)ptx_type_bytes(t.type);
@@ -394,6 +404,7 @@ void access_memory(struct analysis *a, const struct ptx_instr *i, bool exact) {
         if (i->sub == PTX_SUB_EXCH || i->sub == PTX_SUB_CAS) escape(a, access_operand(a, &i->src[i->srcs - 1], t.type));
         give(a, &t, 0, something(a, &t, 0));
     }
+    if (i->op == PTX_OP_LDZ && !load_some(a, i, &t)) return;
     transfer_at(a, &t, at);
 }
 

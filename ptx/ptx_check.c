@@ -226,7 +226,7 @@ static void check_value(struct place w, struct ptx_operand *o, enum ptx_type typ
 
 /* Elements of ld and st have the instruction's type; those of mov share its bits. */
 static void check_vector(struct place w, struct ptx_operand *o, enum ptx_type type) {
-    bool memory = w.i->op == PTX_OP_LD || w.i->op == PTX_OP_LDU || w.i->op == PTX_OP_ST;
+    bool memory = ptx_ops[w.i->op].properties & (PTX_P_READS | PTX_P_WRITES);
     unsigned bits = ptx_type_bits(type), n = o->count;
     bool pack = w.i->op == PTX_OP_MOV && (n == 2 || n == 4) && bits >= 16 && type != PTX_PRED;
     if (memory ? n != w.i->vector : !pack) bad(w, "a vector that does not fit the instruction");
@@ -256,7 +256,7 @@ static void check_operand(struct place w, struct ptx_operand *o, unsigned n) {
         return;
     }
     if (!type) bad(w, "its type is missing");
-    bool memory = w.i->op == PTX_OP_LD || w.i->op == PTX_OP_LDU || w.i->op == PTX_OP_ST;
+    bool memory = ptx_ops[w.i->op].properties & (PTX_P_READS | PTX_P_WRITES);
     if (o->kind == PTX_VECTOR)
         check_vector(w, o, type);
     else if (memory && w.i->vector > 1)
@@ -315,8 +315,9 @@ static void check_mode(struct place w) {
     if (needs && !i->sub) bad(w, "its mode is missing");
     if ((i->op == PTX_OP_SETP || i->op == PTX_OP_SET) && !i->compare) bad(w, "its comparison is missing");
     if ((i->op == PTX_OP_ATOM || i->op == PTX_OP_RED) &&
-        (i->vector > 1 || i->space == PTX_CONST || i->space == PTX_PARAM || i->space == PTX_LOCAL))
-        bad(w, "atomics of vectors, or in this space, are not supported");
+        ((i->vector > 1 && i->sub != PTX_SUB_ADD && i->sub != PTX_SUB_MIN && i->sub != PTX_SUB_MAX) ||
+         i->space == PTX_CONST || i->space == PTX_PARAM || i->space == PTX_LOCAL))
+        bad(w, "this atomic of vectors, or one in this space, is not supported");
     if ((i->op == PTX_OP_MUL || i->op == PTX_OP_MAD) && ptx_type_kind((enum ptx_type)i->type) != PTX_KIND_F &&
         ptx_type_kind((enum ptx_type)i->type) != PTX_KIND_X2 && !(i->modifiers & (PTX_M_HI | PTX_M_LO | PTX_M_WIDE)))
         bad(w, ".hi, .lo or .wide is missing");

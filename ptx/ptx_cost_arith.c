@@ -212,14 +212,14 @@ static bool keeps_pointers(const struct ptx_instr *i) {
 }
 
 static void put_all(struct cost_run *x, struct state *s, const struct ptx_instr *i, struct val v) {
-    const struct ptx_operand *leaf[MAX_SOURCES];
-    unsigned n = leaves(i->dst, i->dsts, leaf);
-    for (unsigned k = 0; k < n; k++) {
-        if (leaf[k]->kind != PTX_REG) continue;
-        if (v.kind == VAL_LATE) v = cost_late(x, v.wish, v.base);
-        cost_put(x, s, leaf[k],
-                 n == 1 && i->type ? (enum ptx_type)i->type : cost_top(s)->info->f->regs[leaf[k]->reg].type, v);
-    }
+    bool one = i->dsts == 1 && i->dst[0].kind != PTX_VECTOR;
+    for (unsigned k = 0; k < i->dsts; k++)
+        for (unsigned e = 0; e < (i->dst[k].kind == PTX_VECTOR ? i->dst[k].count : 1u); e++) {
+            const struct ptx_operand *o = i->dst[k].kind == PTX_VECTOR ? &i->dst[k].elements[e] : &i->dst[k];
+            if (o->kind != PTX_REG) continue;
+            if (v.kind == VAL_LATE) v = cost_late(x, v.wish, v.base);
+            cost_put(x, s, o, one && i->type ? (enum ptx_type)i->type : cost_top(s)->info->f->regs[o->reg].type, v);
+        }
 }
 
 static void select(struct cost_run *x, struct state *s, const struct ptx_instr *i) {
@@ -308,6 +308,9 @@ static bool not_numbers(struct cost_run *x, struct state *s, const struct ptx_in
 }
 
 void cost_eval(struct cost_run *x, struct state *s, const struct ptx_instr *i) {
+    /* A wait is counted as one that finds the phase complete: how often it is asked again nobody can say. */
+    bool waits = i->op == PTX_OP_MBARRIER && (i->sub == PTX_SUB_MB_WAIT || i->sub == PTX_SUB_MB_PARITY);
+    if (waits) return cost_put(x, s, &i->dst[0], PTX_PRED, cost_number(1));
     if (ptx_ops[i->op].properties & (PTX_P_WARP | PTX_P_BARRIER)) return put_all(x, s, i, cost_data(BASE_NUMBER));
     if (i->op == PTX_OP_SETP) return cost_setp(x, s, i);
     if (i->op == PTX_OP_SELP) return select(x, s, i);

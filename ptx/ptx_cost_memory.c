@@ -181,6 +181,24 @@ static enum walk store(struct cost_run *x, struct state *s, const struct ptx_ins
     return WALK_AT;
 }
 
+/* cp.async with a number of bytes to read. */
+static enum walk load_some(struct cost_run *x, struct state *s, const struct ptx_instr *i, struct val a, bool surely) {
+    struct ptx_tally t = {{0}};
+    struct val v = cost_operand(x, s, &i->src[1]);
+    int64_t most = (int64_t)ptx_type_bytes(i->type) * i->vector, bytes = most;
+    if (v.kind == VAL_POISON) return WALK_POISON;
+    if (v.kind == VAL_LATE || (v.kind == VAL_NUM && v.dims)) {
+        x->split = v.kind == VAL_LATE ? v.wish : cost_halve(x, v.dims);
+        return WALK_SPLIT;
+    }
+    if (v.kind == VAL_NUM && (v.c & UINT32_MAX) < most) bytes = v.c & UINT32_MAX;
+    if (v.kind == VAL_DATA) cost_because(x, i, "how much is copied depends on data");
+    t.n[PTX_T_LOADED + PTX_COST_GLOBAL] = bytes;
+    ptx_cost_book(s, &t, surely && v.kind == VAL_NUM);
+    if (surely) load(x, s, i, a);
+    return WALK_AT;
+}
+
 /* Counts the bytes, and does what stores do to local memory, and loads to registers if they are surely executed. */
 enum walk cost_access(struct cost_run *x, struct state *s, const struct ptx_instr *i, bool surely) {
     struct ptx_tally t = {{0}};
@@ -191,6 +209,7 @@ enum walk cost_access(struct cost_run *x, struct state *s, const struct ptx_inst
         return WALK_SPLIT;
     }
     if (space == PTX_GENERIC && a.kind == VAL_POISON) return WALK_POISON;
+    if (i->op == PTX_OP_LDZ) return load_some(x, s, i, a, surely);
     ptx_tally_access(&t, i, ptx_cost_space_of(space));
     ptx_cost_book(s, &t, surely);
     unsigned properties = ptx_ops[i->op].properties;

@@ -254,6 +254,9 @@ enum walk cost_branch(struct cost_run *x, struct state *s, const struct ptx_inst
 
 /* ptx_cost_text.c */
 enum { COST_MAX_ARMS = 65 };
+#define COST_BULK_FIELDS                                                                                 \
+    (UINT32_C(1) << (PTX_T_LOADED + PTX_COST_GLOBAL) | UINT32_C(1) << (PTX_T_LOADED + PTX_COST_SHARED) | \
+     UINT32_C(1) << (PTX_T_STORED + PTX_COST_GLOBAL) | UINT32_C(1) << (PTX_T_STORED + PTX_COST_SHARED))
 /* Adds to hi all that `f` may do; fields without an upper bound are marked in *endless. */
 void cost_worst(struct cost_run *x, const struct ptx_function *f, struct ptx_tally *hi, uint32_t *endless);
 void cost_worst_block(struct cost_run *x, const struct ptx_function *f, int32_t block, struct ptx_tally *hi,

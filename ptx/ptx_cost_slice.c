@@ -59,6 +59,7 @@ static void want_load(struct slice *w, const struct ptx_function *f, bool *wante
 static void want_sources(struct slice *w, const struct ptx_function *f, bool *wanted, const struct ptx_instr *i) {
     unsigned properties = ptx_ops[i->op].properties;
     want(w, wanted, i->guard);
+    if (i->op == PTX_OP_LDZ) want_operand(w, wanted, &i->src[1]);
     if (is_generic(i) && properties & (PTX_P_READS | PTX_P_WRITES)) want_operand(w, wanted, &i->src[0]);
     if (i->op == PTX_OP_BRX || (i->op == PTX_OP_CALL && i->callee < 0)) want_operand(w, wanted, &i->src[0]);
     if (i->op == PTX_OP_CALL || !gives(wanted, i) || properties & (PTX_P_WARP | PTX_P_BARRIER | PTX_P_ATOMIC)) return;
@@ -165,7 +166,7 @@ static int find_loops(struct func_info *info) {
 static bool to_evaluate(const struct func_info *info, const bool *wanted, const struct ptx_instr *i, bool memory) {
     unsigned properties = ptx_ops[i->op].properties;
     (void)info;
-    if (i->guard >= 0 || properties & PTX_P_CONTROL) return true;
+    if (i->guard >= 0 || properties & PTX_P_CONTROL || i->op == PTX_OP_LDZ || i->op == PTX_OP_BULK) return true;
     if (is_generic(i) && properties & (PTX_P_READS | PTX_P_WRITES)) return true;
     if (memory && properties & PTX_P_WRITES) return true;
     return gives(wanted, i);

@@ -2,11 +2,11 @@
 #include "ptx/ptx_cost.h"
 
 static const char *const names[PTX_T_FIELDS] = {
-    "fp64",         "fp32",           "fp16",           "bf16",          "other",
-    "matrix.fp64",  "matrix.fp32",    "matrix.fp16",    "matrix.bf16",   "matrix.other",
-    "integer",      "loaded.global",  "loaded.shared",  "loaded.local",  "loaded.const",
-    "loaded.param", "loaded.generic", "stored.global",  "stored.shared", "stored.local",
-    "stored.const", "stored.param",   "stored.generic", "atomics",       "instructions",
+    "fp64",         "fp32",         "fp16",           "bf16",          "other",         "tf32",
+    "fp8",          "matrix.fp64",  "matrix.fp32",    "matrix.fp16",   "matrix.bf16",   "matrix.other",
+    "matrix.tf32",  "matrix.fp8",   "integer",        "loaded.global", "loaded.shared", "loaded.local",
+    "loaded.const", "loaded.param", "loaded.generic", "stored.global", "stored.shared", "stored.local",
+    "stored.const", "stored.param", "stored.generic", "atomics",       "instructions",
 };
 
 const char *ptx_tally_name(unsigned field) {
@@ -74,15 +74,42 @@ static int64_t times(const struct ptx_instr *i) {
     return n;
 }
 
+static enum ptx_cost_type class_of_factor(enum ptx_matrix_type type) {
+    switch (type) {
+    case PTX_MX_F64:
+        return PTX_COST_FP64;
+    case PTX_MX_TF32:
+        return PTX_COST_TF32;
+    case PTX_MX_F16:
+        return PTX_COST_FP16;
+    case PTX_MX_BF16:
+        return PTX_COST_BF16;
+    case PTX_MX_E4M3:
+    case PTX_MX_E5M2:
+        return PTX_COST_FP8;
+    default:
+        return PTX_COST_OTHER;
+    }
+}
+
+/* A product is of the warp: each of its lanes counts its share, and all of them take part. */
+static void tally_matrix(struct ptx_tally *t, const struct ptx_matrix *x) {
+    if (ptx_matrix_is_float(x->a))
+        t->n[PTX_T_MATRIX + class_of_factor(x->a)] += ptx_matrix_share(x);
+    else
+        t->n[PTX_T_INTEGER] += ptx_matrix_share(x);
+}
+
 void ptx_tally_instr(struct ptx_tally *t, const struct ptx_instr *i) {
     const struct ptx_op_info *info = &ptx_ops[i->op];
     enum ptx_type_kind kind = ptx_type_kind(i->type);
-    t->n[PTX_T_INSTRUCTIONS]++;
-    if (info->properties & PTX_P_ATOMIC) t->n[PTX_T_ATOMICS]++;
+    t->n[PTX_T_INSTRUCTIONS] += !i->helper;
+    if (info->properties & PTX_P_ATOMIC) t->n[PTX_T_ATOMICS] += !i->helper;
+    if (i->matrix) tally_matrix(t, i->matrix);
     if (!info->flops && !info->iops) return;
     if (kind == PTX_KIND_F || kind == PTX_KIND_X2)
         t->n[PTX_T_FLOPS + class_of(i->type)] += info->flops * times(i);
-    else if (kind != PTX_KIND_P)
+    else if (kind != PTX_KIND_P && !i->helper)
         t->n[PTX_T_INTEGER] += info->iops * times(i);
 }
 

@@ -13,6 +13,7 @@ void cost_worst_block(struct cost_run *x, const struct ptx_function *f, int32_t 
     for (int32_t n = f->blocks[block].first; n < f->blocks[block].end; n++) {
         const struct ptx_instr *i = &f->instrs[n];
         ptx_tally_instr(hi, i);
+        if (i->op == PTX_OP_BULK) *endless |= COST_BULK_FIELDS;
         if (ptx_is_address(i, 0) && i->srcs) {
             enum ptx_space space = i->space;
             if (i->src[0].kind == PTX_ADDRESS && i->src[0].var >= 0)

@@ -249,6 +249,11 @@ static void perhaps(struct cost_run *x, struct state *s, const struct ptx_instr 
 static enum walk plain(struct cost_run *x, struct state *s, const struct ptx_instr *i, bool surely) {
     if (i->guard >= 0) count_one(s, i, surely);
     if (!surely) cost_because(x, i, "an instruction is executed or not, depending on data");
+    if (i->op == PTX_OP_BULK) {
+        cost_because(x, i, "a bulk copy, whose bytes are not known");
+        s->endless |= COST_BULK_FIELDS;
+        return WALK_AT;
+    }
     if (!(ptx_ops[i->op].properties & (PTX_P_READS | PTX_P_WRITES))) {
         if (surely)
             cost_eval(x, s, i);

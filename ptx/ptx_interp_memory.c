@@ -199,6 +199,25 @@ enum ptx_step ptx_x_st(struct ptx_thread *t, const struct ptx_instr *i) {
     return PTX_STEP_NEXT;
 }
 
+/* As many of its bytes as the second source says are read, the rest are zeros. */
+enum ptx_step ptx_x_ldz(struct ptx_thread *t, const struct ptx_instr *i) {
+    unsigned n = elements(i), each = ptx_type_bytes(i->type);
+    uint64_t bytes = ptx_get(t, &i->src[1], PTX_B32);
+    unsigned char data[16] = {0}, *p;
+    if (bytes > n * each) bytes = n * each;
+    if (bytes) {
+        struct ptx_tally *counts = t->m->run->counts;
+        t->m->run->counts = NULL;
+        int r = ptx_place(t, i, &i->src[0], i->space, (uint32_t)bytes, n * each, PTX_P_READS, &p);
+        t->m->run->counts = counts;
+        if (r) return PTX_STEP_FAULT;
+        if (counts) counts->n[PTX_T_LOADED + PTX_COST_GLOBAL] += (int64_t)bytes;
+        memcpy(data, p, bytes);
+    }
+    for (unsigned k = 0; k < n; k++) ptx_put(t, element(&i->dst[0], k), i->type, ptx_load(data + k * each, each));
+    return PTX_STEP_NEXT;
+}
+
 /* ---- atomics: the host thread is alone, so each is a read and a write ---- */
 static uint64_t add(enum ptx_type type, uint64_t a, uint64_t b) {
     if (type == PTX_F64) return ptx_from_double(type, ptx_to_double(type, a) + ptx_to_double(type, b), PTX_RN);

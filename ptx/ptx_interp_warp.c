@@ -26,7 +26,7 @@ static uint32_t member_mask(struct ptx_thread *t, const struct ptx_instr *i) {
     static const uint8_t with_mask[PTX_OP_COUNT] = {
         [PTX_OP_SHFL] = 4,  [PTX_OP_VOTE] = 2, [PTX_OP_MATCH] = 2,  [PTX_OP_REDUX] = 2,
         [PTX_OP_ELECT] = 1, [PTX_OP_BAR] = 1,  [PTX_OP_BARRIER] = 1};
-    if (!has_mask(i) || i->srcs < with_mask[i->op]) return UINT32_MAX;
+    if (!has_mask(i) || !with_mask[i->op] || i->srcs < with_mask[i->op]) return UINT32_MAX;
     return (uint32_t)ptx_get(t, &i->src[i->srcs - 1], PTX_B32);
 }
 
@@ -200,6 +200,9 @@ static void perform(struct group *g, enum ptx_op op) {
     case PTX_OP_ELECT:
         elect(g);
         break;
+    case PTX_OP_MMA:
+        ptx_matrix_product(g->lane, instr_of(g->lane[__builtin_ctz(g->mask)]));
+        break;
     case PTX_OP_ACTIVEMASK:
         for (unsigned k = 0; k < PTX_WARP_LANES; k++)
             if (g->lane[k]) put(g, k, 0, PTX_B32, g->mask);
@@ -221,6 +224,7 @@ static bool same_operation(struct ptx_thread *a, struct ptx_thread *b) {
     const struct ptx_instr *i = instr_of(a), *j = instr_of(b);
     if (!has_mask(i) || !has_mask(j)) /* the same activemask, as often called from the same places */
         return i == j && a->depth == b->depth;
+    if (i->op == PTX_OP_MMA) return i == j;
     return i->op == j->op && i->sub == j->sub && a->mask == b->mask;
 }
 

@@ -144,10 +144,14 @@ enum ptx_step ptx_enter(struct ptx_thread *t, const struct ptx_instr *i, const s
 int ptx_warp_meet(struct ptx_machine *m, uint32_t warp);
 int ptx_barriers_meet(struct ptx_machine *m);
 
+/* ---- matrix units: ptx_interp_matrix.c ---- */
+/* The lanes that wait at it; NULL: not there. */
+void ptx_matrix_product(struct ptx_thread *const lane[PTX_WARP_LANES], const struct ptx_instr *i);
+
 /* ---- the opcodes ---- */
 ptx_exec ptx_x_int, ptx_x_carry, ptx_x_bits, ptx_x_prmt, ptx_x_dot, ptx_x_float1, ptx_x_arith, ptx_x_cvt, ptx_x_setp,
     ptx_x_set, ptx_x_selp, ptx_x_slct, ptx_x_testp, ptx_x_copysign, ptx_x_logic, ptx_x_lop3, ptx_x_shift, ptx_x_mov,
     ptx_x_cvta, ptx_x_isspacep, ptx_x_ld, ptx_x_st, ptx_x_atom, ptx_x_bra, ptx_x_brx, ptx_x_call, ptx_x_ret, ptx_x_exit,
-    ptx_x_trap, ptx_x_warp, ptx_x_bar;
+    ptx_x_trap, ptx_x_warp, ptx_x_bar, ptx_x_mma, ptx_x_mbarrier, ptx_x_ldz;
 
 #endif

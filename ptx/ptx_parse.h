@@ -14,7 +14,7 @@ enum {
     PTX_MAX_INIT_BYTES = 256 << 20, /* of all initialisers */
     PTX_MAX_LOCAL_BYTES = 1 << 24,  /* of one function */
     PTX_MAX_PARAM_BYTES = 1 << 20,
-    PTX_MAX_ELEMENTS = 8
+    PTX_MAX_ELEMENTS = 128 /* of wgmma */
 };
 #define PTX_LOCAL_VAR (1 << 30) /* while parsing: the function's variable number n is PTX_LOCAL_VAR + n */
 
@@ -128,6 +128,13 @@ struct ptx_symbol *ptx_find_symbol(struct ptx_parser *p, const struct ptx_token 
 const struct ptx_var *ptx_parsed_var(struct ptx_parser *p, int32_t var); /* by the number it has while parsing */
 bool ptx_is_end(const struct ptx_instr *i);                              /* nothing of this thread comes behind it */
 void ptx_parse_instr(struct ptx_parser *p, const struct ptx_token *opcode, const struct ptx_operand *guard);
+/* Instructions with shapes of their own (mma, wmma, cp.async …): modifiers, operands, and what they become. False: it
+ * is none of them. */
+bool ptx_parse_special(struct ptx_parser *p, enum ptx_op op, const struct ptx_token *opcode,
+                       const struct ptx_operand *guard);
+/* An atomic of a vector is as many atomics. */
+void ptx_parse_elements(struct ptx_parser *p, const struct ptx_instr *i, const struct ptx_token *at);
+struct ptx_operand *ptx_keep_operands(struct ptx_parser *p, const struct ptx_operand *o, unsigned count);
 void ptx_parse_modifiers(struct ptx_parser *p, struct ptx_instr *i);
 void ptx_parse_operand(struct ptx_parser *p, struct ptx_operand *out);
 /* A literal as the bits of a type: integers sign-extended from its width, floats rounded to it. */

@@ -19,7 +19,7 @@ static enum ptx_op opcode(struct ptx_parser *p, const struct ptx_token *name) {
     ptx_refuse(p, name, "unknown opcode '%.*s'", name->length > 60 ? 60 : (int)name->length, name->text);
 }
 
-static struct ptx_operand *keep(struct ptx_parser *p, const struct ptx_operand *o, unsigned count) {
+struct ptx_operand *ptx_keep_operands(struct ptx_parser *p, const struct ptx_operand *o, unsigned count) {
     if (!count) return NULL;
     struct ptx_operand *kept = ptx_arena_bytes(p, count * sizeof *o);
     memcpy(kept, o, count * sizeof *o);
@@ -37,7 +37,7 @@ static void branch(struct ptx_parser *p) {
 static void indexed_branch(struct ptx_parser *p, struct ptx_instr *i) {
     struct ptx_operand index;
     ptx_parse_operand(p, &index);
-    i->src = keep(p, &index, 1);
+    i->src = ptx_keep_operands(p, &index, 1);
     i->srcs = 1;
     ptx_expect(p, ',');
     branch(p);
@@ -95,8 +95,8 @@ static void call(struct ptx_parser *p, struct ptx_instr *i) {
     }
     i->dsts = (uint8_t)dsts;
     i->srcs = (uint8_t)(srcs + indirect);
-    i->dst = keep(p, dst, dsts);
-    i->src = keep(p, indirect ? src : src + 1, i->srcs);
+    i->dst = ptx_keep_operands(p, dst, dsts);
+    i->src = ptx_keep_operands(p, indirect ? src : src + 1, i->srcs);
     if (!indirect) check_signature(p, i, &at);
     if (indirect && ptx_type_bits((enum ptx_type)PTX_AT(p->regs, struct ptx_reg, target->reg)->type) != 64)
         ptx_refuse(p, &at, "an indirect call takes a 64-bit register");
@@ -123,6 +123,11 @@ static void operands(struct ptx_parser *p, struct ptx_instr *i, const struct ptx
             if (count == 1 && may_pair(i)) pair = ptx_accept(p, '|');
             if (pair && count == 1) ptx_parse_operand(p, &o[count++]);
         } while (ptx_accept(p, ','));
+    if (i->modifiers & PTX_M_POLICY) { /* says nothing about values */
+        if (!count || o[count - 1].kind != PTX_REG) ptx_refuse(p, at, "%s: no cache policy", ptx_ops[i->op].text);
+        i->modifiers &= ~(uint32_t)PTX_M_POLICY;
+        count--;
+    }
     i->dsts = (uint8_t)(pair ? 2 : has_result(i));
     if (count < i->dsts || (i->op == PTX_OP_ELECT && !pair))
         ptx_refuse(p, at, "%s: another number of operands is wanted", ptx_ops[i->op].text);
@@ -135,13 +140,14 @@ static void operands(struct ptx_parser *p, struct ptx_instr *i, const struct ptx
         ptx_refuse(p, at, "lop3: another number of operands is wanted");
     }
     i->srcs = (uint8_t)(count - i->dsts);
-    i->dst = keep(p, o, i->dsts);
-    i->src = keep(p, o + i->dsts, i->srcs);
+    i->dst = ptx_keep_operands(p, o, i->dsts);
+    i->src = ptx_keep_operands(p, o + i->dsts, i->srcs);
 }
 
 void ptx_parse_instr(struct ptx_parser *p, const struct ptx_token *name, const struct ptx_operand *guard) {
     struct ptx_instr i = {.guard = -1, .callee = -1, .target = -1, .line = name->line, .column = name->column};
     i.op = (uint8_t)opcode(p, name);
+    if (ptx_parse_special(p, (enum ptx_op)i.op, name, guard)) return;
     if (guard) {
         i.guard = guard->reg;
         i.guard_negated = guard->negated;
@@ -157,5 +163,8 @@ void ptx_parse_instr(struct ptx_parser *p, const struct ptx_token *name, const s
         operands(p, &i, name);
     if (i.op != PTX_OP_CALL && ptx_ops[i.op].properties != PTX_P_HINT) ptx_check_instr(p, &i, name);
     ptx_expect(p, ';');
-    *(struct ptx_instr *)ptx_list_add(p, &p->instrs, sizeof i) = i;
+    if (i.op != PTX_OP_LD && i.op != PTX_OP_LDU && i.op != PTX_OP_ST && i.vector > 1 && i.srcs == 2)
+        ptx_parse_elements(p, &i, name);
+    else
+        *(struct ptx_instr *)ptx_list_add(p, &p->instrs, sizeof i) = i;
 }

@@ -39,6 +39,7 @@ struct word {
 };
 /* Sorted by text (ASCII). */
 static const struct word words[] = {
+    {"L2::cache_hint", C_MEMORY, F_MODIFIER, PTX_M_POLICY},
     {"NAN", C_MINMAX, F_MODIFIER, PTX_M_NAN},
     {"NaN", C_MINMAX, F_MODIFIER, PTX_M_NAN},
     {"abs", C_MINMAX, F_MODIFIER, PTX_M_ABS},
@@ -140,6 +141,7 @@ static const struct word words[] = {
     {"sat", C_FLOAT | C_CVT, F_MODIFIER, PTX_M_SAT},
     {"satfinite", C_CVT, F_MODIFIER, PTX_M_SATFINITE},
     {"shared", C_SPACE, F_SPACE, PTX_SHARED},
+    {"shared::cluster", C_SPACE, F_SPACE, PTX_SHARED}, /* of this block, the only one of its cluster */
     {"shared::cta", C_SPACE, F_SPACE, PTX_SHARED},
     {"shiftamt", C_BFIND, F_MODIFIER, PTX_M_SHIFTAMT},
     {"subnormal", C_TESTP, F_SUB, PTX_SUB_SUBNORMAL},
@@ -228,7 +230,7 @@ static uint32_t classes_of(enum ptx_op op) {
     case PTX_OP_RED:
         return C_MEMORY | C_SPACE | C_ATOMIC;
     case PTX_OP_REDUX:
-        return C_ATOMIC | C_SYNC;
+        return C_ATOMIC | C_SYNC | C_MINMAX;
     case PTX_OP_SHFL:
         return C_SHFL;
     case PTX_OP_VOTE:
@@ -256,6 +258,9 @@ static uint32_t classes_of(enum ptx_op op) {
     case PTX_OP_PREFETCHU:
     case PTX_OP_GRIDDEPCONTROL:
     case PTX_OP_PMEVENT:
+    case PTX_OP_APPLYPRIORITY:
+    case PTX_OP_DISCARD:
+    case PTX_OP_SETMAXNREG:
         return C_ANYTHING;
     default:
         return 0;

@@ -296,8 +296,12 @@ bool jit_instr_warp(struct jit_gen *g, const struct ptx_instr *i) {
     case PTX_OP_ACTIVEMASK:
         jit_write(g, &i->dst[0], jit_mask_bits(g));
         break;
-    default:
+    case PTX_OP_BAR:
+    case PTX_OP_BARRIER:
         barrier(g, i);
+        break;
+    default:
+        jit_fail(g, "this form is not implemented");
     }
     return true;
 }

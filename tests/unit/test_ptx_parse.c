@@ -98,19 +98,20 @@ static void shared_memory(void **state) {
 /* Only the function that has it suffers from what is not known, and those that call it. */
 static void faults_of_a_function(void **state) {
     (void)state;
-    struct ptx_module *m = parse(HEAD ".func bad() {\n.reg .f32 %f<3>;\nfrobnicate.f32 %f1, %f2;\nret;\n}\n"
-                                      ".entry caller() { call bad; ret; }\n"
-                                      ".entry good() { ret; }\n"
-                                      ".entry modifier() {\n.reg .f32 %f<3>;\n  add.bfly.f32 %f1, %f1, %f2;\n}\n"
-                                      ".entry tensor() { wgmma.fence.sync.aligned; { } ret; }\n"
-                                      ".entry width() { .reg .b64 %rd<2>; .reg .b32 %r<2>; mov.b64 %rd1, %r1; }\n");
+    struct ptx_module *m =
+        parse(HEAD ".func bad() {\n.reg .f32 %f<3>;\nfrobnicate.f32 %f1, %f2;\nret;\n}\n"
+                   ".entry caller() { call bad; ret; }\n"
+                   ".entry good() { ret; }\n"
+                   ".entry modifier() {\n.reg .f32 %f<3>;\n  add.bfly.f32 %f1, %f1, %f2;\n}\n"
+                   ".entry tensor() { tcgen05.alloc.cta_group::1.sync.aligned.b32 [x], 32; { } ret; }\n"
+                   ".entry width() { .reg .b64 %rd<2>; .reg .b32 %r<2>; mov.b64 %rd1, %r1; }\n");
     assert_non_null(strstr(function(m, "bad")->error, "line 6"));
     assert_non_null(strstr(function(m, "bad")->error, "frobnicate"));
     assert_non_null(strstr(function(m, "caller")->error, "frobnicate"));
     assert_null(function(m, "good")->error);
     assert_non_null(strstr(function(m, "modifier")->error, "line 13, column 6"));
     assert_non_null(strstr(function(m, "modifier")->error, ".bfly"));
-    assert_non_null(strstr(function(m, "tensor")->error, "wgmma"));
+    assert_non_null(strstr(function(m, "tensor")->error, "tcgen05"));
     assert_non_null(strstr(function(m, "width")->error, "%r1"));
     ptx_free(m);
 }
