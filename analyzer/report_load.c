@@ -1,5 +1,6 @@
 /* The report's model: program, device, totals, steps; small helpers that its other parts share. */
 #include "analyzer/report_model.h"
+#include "analyzer/report_oom.h"
 #include "trace/store.h"
 
 #include <math.h>
@@ -336,7 +337,7 @@ int report_load(struct report *r, const struct report_options *options, char *er
     if (load_program(r, err, err_len) || load_device(r, options, err, err_len) || load_totals(r, err, err_len) ||
         load_steps(r, err, err_len) || load_phases(r, err, err_len) || report_load_times(r, err, err_len) ||
         report_load_memory(r, err, err_len) || report_load_flops(r, err, err_len) ||
-        report_load_parameters(r, err, err_len) || note_beyond(r, err, err_len))
+        report_load_parameters(r, err, err_len) || note_beyond(r, err, err_len) || report_load_oom(r, err, err_len))
         return -1;
     report_compute_rates(r);
     note_losses(r);
@@ -346,6 +347,7 @@ int report_load(struct report *r, const struct report_options *options, char *er
 }
 
 void report_close(struct report *r) {
+    report_free_oom(r);
     for (int i = 0; i < r->n_argv; i++) free(r->argv[i]);
     for (int i = 0; i < r->n_notes; i++) free(r->notes[i]);
     for (int64_t i = 0; i < r->n_uncounted; i++) free(r->uncounted[i].name);

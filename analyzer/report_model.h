@@ -117,6 +117,7 @@ struct report {
     int first_left_out;
     int64_t parameters, matmul_parameters; /* elements */
     int64_t first_input_gradient; /* FLOPs a step that 6n-matmul counts and the program rightly skips; 0: none */
+    struct report_oom *oom; /* report_oom.h; NULL: no call found no memory */
     char **notes;
     int n_notes;
 };

@@ -1,4 +1,5 @@
 #include "analyzer/report_print.h"
+#include "analyzer/report_oom.h"
 #include "analyzer/launch_sets.h"
 
 #include <math.h>
@@ -357,6 +358,7 @@ int report_print(struct emitter *e, struct report *r, char *err, size_t err_len)
     print_device(e, r);
     print_totals(e, r);
     print_memory(e, r);
+    report_print_oom(e, r);
     print_steps(e, r);
     report_print_run(e, r);
     print_functions(e, r);

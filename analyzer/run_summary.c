@@ -2,6 +2,7 @@
 #include "analyzer/run_summary.h"
 
 #include "acct/env.h"
+#include "analyzer/report_oom.h"
 #include "analyzer/report_print.h"
 #include "trace/store.h"
 
@@ -61,6 +62,11 @@ static void print_figures(struct report *r) {
 /* What a reader must know before believing the figures; the rest is in the report. */
 static void print_warnings(const struct report *r) {
     int64_t calls = 0;
+    char line[320];
+    if (r->oom) {
+        report_oom_line(r, line, sizeof line);
+        say("%s", line);
+    }
     for (int64_t i = 0; i < r->n_uncounted; i++) calls += r->uncounted[i].launches;
     if (calls > r->launches)
         say("%lld calls of %lld functions have no FLOP count, the first is %s", (long long)calls,
