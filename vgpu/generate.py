@@ -25,7 +25,7 @@ ap.add_argument('engine', nargs='*')
 args = ap.parse_args()
 
 LIB = args.library
-HEADERS = {'cudart': ['cuda_runtime_api.h', 'cuda_profiler_api.h', 'vgpu/vgpu_crt.h'], 'cublas': ['cublas_api.h'], 'cublasLt': ['cublasLt.h'], 'cupti': ['cupti.h']}[LIB]
+HEADERS = {'cudart': ['cuda_runtime_api.h', 'cuda_profiler_api.h', 'vgpu/vgpu_crt.h'], 'cublas': ['cublas_api.h', 'vgpu/vgpu_blas_half.h'], 'cublasLt': ['cublasLt.h'], 'cupti': ['cupti.h']}[LIB]
 LEGACY = {'cudart': [], 'cublas': ['cublas.h', 'cublasXt.h'], 'cublasLt': [], 'cupti': []}[LIB]
 NOT_SUPPORTED = {'cudart': 801, 'cublas': 15, 'cublasLt': 15, 'cupti': 27}[LIB]
 STATUS = {'cudart': 'cudaError_t', 'cublas': 'cublasStatus_t', 'cublasLt': 'cublasStatus_t', 'cupti': 'CUptiResult'}[LIB]

@@ -9,6 +9,16 @@
 
 #include <cublas_api.h>
 
+/* What a program says of fp32 and fp64 products by narrower ones. Kept and told; products here are as precise as those
+ * that the device would do without. */
+struct vgpu_blas_emulation {
+    cublasEmulationStrategy_t strategy;
+    cudaEmulationSpecialValuesSupport special;
+    cudaEmulationMantissaControl control;
+    int most_bits, bit_offset;
+    int *bits; /* on the device: where the number of bits used is to be put */
+};
+
 struct vgpu_blas {
     struct vgpu_item item;
     cudaStream_t stream;
@@ -16,25 +26,29 @@ struct vgpu_blas {
     cublasMath_t math;
     cublasAtomicsMode_t atomics;
     int sm_target;
+    struct vgpu_blas_emulation emulation;
 };
 
 /* Copies the handle's settings to *out; NOT_INITIALIZED if it is no handle. */
 cublasStatus_t vgpu_blas_open(cublasHandle_t handle, struct vgpu_blas *out);
-/* Queues run(copy of args) as one kernel of the device. `wait`: returns when it is done (a result for the host).
- * `routine`: cublasSaxpy, …; with `variant` (as _nt) it names the kernel: vgpu_saxpy, vgpu_sgemm_nt. */
+/* Queues work->run(copy of work->args) as one kernel of the device; of *work run, dry, args, bytes and amount are the
+ * caller's. `wait`: returns when it is done (a result for the host). `routine`: cublasSaxpy, …; with `variant` (as _nt)
+ * it names the kernel: vgpu_saxpy, vgpu_sgemm_nt. */
 cublasStatus_t vgpu_blas_run(const struct vgpu_blas *handle, const char *routine, const char *variant,
-                             void (*run)(void *), const void *args, size_t bytes, bool wait);
+                             const struct vgpu_work *work, bool wait);
 cublasStatus_t vgpu_blas_status(cudaError_t error);
 
 /* A scalar argument. Half types are held as the float they stand for. */
 struct vgpu_scalar {
     const void *device; /* NULL: value */
-    double value;
+    double value, imaginary;
     cudaDataType_t type;
 };
 struct vgpu_scalar vgpu_scalar(const struct vgpu_blas *handle, const void *pointer, cudaDataType_t type);
 /* Its value while a job runs. false: a device scalar out of the device's reach, which has been reported. */
 bool vgpu_scalar_get(const struct vgpu_scalar *s, const char *call, double *value);
+bool vgpu_scalar_get_complex(const struct vgpu_scalar *s, const char *call, double value[2]);
+size_t vgpu_scalar_bytes(cudaDataType_t type); /* of complex types too; 0: none */
 
 /* May the device touch these operands? If not it is reported under the routine's name and the job must not run. */
 bool vgpu_reach(const char *call, const void *p, uint64_t bytes);

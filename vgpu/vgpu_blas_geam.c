@@ -1,157 +1,157 @@
-/* geam, C = alpha op(A) + beta op(B), and dgmm, C = A diag(x) or diag(x) A: what OpenBLAS has not, or not in this form.
- */
-#include "vgpu/vgpu_blas.h"
+/* geam, C = alpha op(A) + beta op(B), dgmm, C = A diag(x) or diag(x) A, and the packed form of a triangle: what
+ * OpenBLAS has not, or not in this form. */
+#include "vgpu/vgpu_blas_call.h"
 
-struct geam {
-    const char *call;
-    cudaDataType_t type;
-    bool ta, tb;
-    int64_t m, n, lda, ldb, ldc;
-    struct vgpu_scalar alpha, beta;
-    const void *a, *b;
-    void *c;
-};
+#include <string.h>
+
+#define RUN(name)                                                                                     \
+    static void run_##name(const struct vgpu_call *c, void *const *p, const struct vgpu_value *alpha, \
+                           const struct vgpu_value *beta)
 
 /* Blocks of BLOCK × BLOCK keep both the straight and the transposed operand in cache. */
 enum { BLOCK = 32 };
 
-#define GEAM_BLOCK(T)                                                                                   \
-    static void geam_block_##T(const struct geam *g, T alpha, T beta, int64_t i0, int64_t j0) {         \
-        const T *a = g->a, *b = g->b;                                                                   \
-        T *c = g->c;                                                                                    \
-        int64_t i1 = i0 + BLOCK < g->m ? i0 + BLOCK : g->m, j1 = j0 + BLOCK < g->n ? j0 + BLOCK : g->n; \
-        for (int64_t j = j0; j < j1; j++)                                                               \
-            for (int64_t i = i0; i < i1; i++) {                                                         \
-                T v = 0;                                                                                \
-                if (alpha != 0) v += alpha * a[g->ta ? i * g->lda + j : j * g->lda + i];                \
-                if (beta != 0) v += beta * b[g->tb ? i * g->ldb + j : j * g->ldb + i];                  \
-                c[j * g->ldc + i] = v;                                                                  \
-            }                                                                                           \
+static bool transposed(cublasOperation_t op) {
+    return op != CUBLAS_OP_N;
+}
+
+static float plain_float(float v) {
+    return v;
+}
+static double plain_double(double v) {
+    return v;
+}
+static cfloat conj_float(cfloat v) {
+    return __builtin_conjf(v);
+}
+static cdouble conj_double(cdouble v) {
+    return __builtin_conj(v);
+}
+
+#define GEAM_BLOCK(T, conj)                                                                                     \
+    static T taken_##T(const T *x, int64_t ld, cublasOperation_t op, int64_t i, int64_t j) {                    \
+        T v = transposed(op) ? x[i * ld + j] : x[j * ld + i];                                                   \
+        return op == CUBLAS_OP_C ? conj(v) : v;                                                                 \
+    }                                                                                                           \
+    static void geam_##T(const struct vgpu_call *g, void *const *p, T alpha, T beta) {                          \
+        for (int64_t j0 = 0; j0 < g->n; j0 += BLOCK)                                                            \
+            for (int64_t i0 = 0; i0 < g->m; i0 += BLOCK) {                                                      \
+                int64_t i1 = i0 + BLOCK < g->m ? i0 + BLOCK : g->m, j1 = j0 + BLOCK < g->n ? j0 + BLOCK : g->n; \
+                for (int64_t j = j0; j < j1; j++)                                                               \
+                    for (int64_t i = i0; i < i1; i++) {                                                         \
+                        T v = 0;                                                                                \
+                        if (alpha != 0) v += alpha * taken_##T(p[0], g->ld[0], g->ta, i, j);                    \
+                        if (beta != 0) v += beta * taken_##T(p[1], g->ld[1], g->tb, i, j);                      \
+                        ((T *)p[2])[j * g->ld[2] + i] = v;                                                      \
+                    }                                                                                           \
+            }                                                                                                   \
+    }                                                                                                           \
+    static void dgmm_##T(const struct vgpu_call *d, void *const *p) {                                           \
+        bool left = d->side == CUBLAS_SIDE_LEFT;                                                                \
+        int64_t length = left ? d->m : d->n;                                                                    \
+        for (int64_t j = 0; j < d->n; j++)                                                                      \
+            for (int64_t i = 0; i < d->m; i++)                                                                  \
+                ((T *)p[2])[j * d->ld[2] + i] = ((const T *)p[0])[j * d->ld[0] + i] *                           \
+                                                ((const T *)p[1])[vgpu_place(left ? i : j, length, d->ld[1])];  \
     }
+GEAM_BLOCK(float, plain_float)
+GEAM_BLOCK(double, plain_double)
+GEAM_BLOCK(cfloat, conj_float)
+GEAM_BLOCK(cdouble, conj_double)
 
-GEAM_BLOCK(float)
-GEAM_BLOCK(double)
-
-static void run_geam(void *args) {
-    struct geam *g = args;
-    size_t e = vgpu_type_bytes(g->type);
-    double alpha, beta;
-    if (!vgpu_scalar_get(&g->alpha, g->call, &alpha) || !vgpu_scalar_get(&g->beta, g->call, &beta)) return;
-    if ((alpha != 0 &&
-         !vgpu_reach(g->call, g->a, vgpu_matrix_bytes(g->ta ? g->n : g->m, g->ta ? g->m : g->n, g->lda, e))) ||
-        (beta != 0 &&
-         !vgpu_reach(g->call, g->b, vgpu_matrix_bytes(g->tb ? g->n : g->m, g->tb ? g->m : g->n, g->ldb, e))) ||
-        !vgpu_reach(g->call, g->c, vgpu_matrix_bytes(g->m, g->n, g->ldc, e)))
-        return;
-    for (int64_t j = 0; j < g->n; j += BLOCK)
-        for (int64_t i = 0; i < g->m; i += BLOCK)
-            if (g->type == CUDA_R_32F)
-                geam_block_float(g, (float)alpha, (float)beta, i, j);
-            else
-                geam_block_double(g, alpha, beta, i, j);
+RUN(geam) {
+    if (c->type == CUDA_R_32F)
+        geam_float(c, p, alpha->s, beta->s);
+    else if (c->type == CUDA_R_64F)
+        geam_double(c, p, alpha->d, beta->d);
+    else if (c->type == CUDA_C_32F)
+        geam_cfloat(c, p, alpha->c[0] + alpha->c[1] * _Complex_I, beta->c[0] + beta->c[1] * _Complex_I);
+    else
+        geam_cdouble(c, p, alpha->z[0] + alpha->z[1] * _Complex_I, beta->z[0] + beta->z[1] * _Complex_I);
 }
 
-static int64_t rows(bool transposed, int64_t m, int64_t n) {
-    return vgpu_at_least_one(transposed ? n : m);
+RUN(dgmm) {
+#define DIAGONAL(T) dgmm_##T(c, p)
+    (void)alpha, (void)beta;
+    VGPU_FOR_TYPES(c, DIAGONAL)
 }
 
-static cublasStatus_t geam(cublasHandle_t handle, struct geam *g, cublasOperation_t ta, cublasOperation_t tb,
-                           const void *alpha, const void *beta) {
-    struct vgpu_blas h;
-    cublasStatus_t e = vgpu_blas_open(handle, &h);
-    if (e) return e;
-    if (!vgpu_is_op(ta) || !vgpu_is_op(tb) || g->m < 0 || g->n < 0 || !alpha || !beta)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    g->ta = ta != CUBLAS_OP_N;
-    g->tb = tb != CUBLAS_OP_N;
-    if (g->lda < rows(g->ta, g->m, g->n) || g->ldb < rows(g->tb, g->m, g->n) || g->ldc < rows(false, g->m, g->n))
-        return CUBLAS_STATUS_INVALID_VALUE;
-    /* In place only where every element is read where it is written. */
-    if ((g->c == g->a && (g->ta || g->lda != g->ldc)) || (g->c == g->b && (g->tb || g->ldb != g->ldc)))
-        return CUBLAS_STATUS_INVALID_VALUE;
-    if (!g->m || !g->n) return CUBLAS_STATUS_SUCCESS;
-    if (!g->c) return CUBLAS_STATUS_INVALID_VALUE;
-    g->alpha = vgpu_scalar(&h, alpha, g->type);
-    g->beta = vgpu_scalar(&h, beta, g->type);
-    return vgpu_blas_run(&h, g->call, "", run_geam, g, sizeof *g, false);
+/* The columns of a triangle lie one behind the other. */
+RUN(pack) {
+    (void)alpha, (void)beta;
+    bool lower = c->uplo == CUBLAS_FILL_MODE_LOWER, unpacks = c->routine == VGPU_TPTTR;
+    size_t e = vgpu_scalar_bytes(c->type);
+    char *packed = p[unpacks ? 0 : 2], *full = p[unpacks ? 2 : 0];
+    int64_t ld = c->ld[unpacks ? 2 : 0];
+    for (int64_t j = 0; j < c->n; j++) {
+        size_t bytes = (size_t)(lower ? c->n - j : j + 1) * e;
+        char *column = full + (size_t)(j * ld + (lower ? j : 0)) * e;
+        memcpy(unpacks ? column : packed, unpacks ? packed : column, bytes);
+        packed += bytes;
+    }
 }
 
-#define GEAM(S, code, T)                                                                                             \
+/* In place only what each element reads is where it is written. */
+static cublasStatus_t geam(cublasHandle_t h, struct vgpu_call *c, const void *alpha, const void *beta) {
+    bool spoils_a = c->p[2] == c->p[0] && (c->ta != CUBLAS_OP_N || c->ld[0] != c->ld[2]);
+    bool spoils_b = c->p[2] == c->p[1] && (c->tb != CUBLAS_OP_N || c->ld[1] != c->ld[2]);
+    if (c->p[2] && (spoils_a || spoils_b)) return CUBLAS_STATUS_INVALID_VALUE;
+    return vgpu_call(h, c, alpha, beta);
+}
+
+#define SUMS(S, T, code)                                                                                             \
     cublasStatus_t cublas##S##geam_64(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int64_t m,       \
                                       int64_t n, const T *alpha, const T *a, int64_t lda, const T *beta, const T *b, \
-                                      int64_t ldb, T *c, int64_t ldc) {                                              \
-        struct geam g = {.call = "cublas" #S "geam",                                                                 \
-                         .type = code,                                                                               \
-                         .m = m,                                                                                     \
-                         .n = n,                                                                                     \
-                         .a = a,                                                                                     \
-                         .lda = lda,                                                                                 \
-                         .b = b,                                                                                     \
-                         .ldb = ldb,                                                                                 \
-                         .c = c,                                                                                     \
-                         .ldc = ldc};                                                                                \
-        return geam(h, &g, ta, tb, alpha, beta);                                                                     \
+                                      int64_t ldb, T *c_, int64_t ldc) {                                             \
+        struct vgpu_call c = {.call = "cublas" #S "geam",                                                            \
+                              .routine = VGPU_GEAM,                                                                  \
+                              .run = run_geam,                                                                       \
+                              .type = code,                                                                          \
+                              .ta = ta,                                                                              \
+                              .tb = tb,                                                                              \
+                              .m = m,                                                                                \
+                              .n = n,                                                                                \
+                              .p = {(void *)a, (void *)b, c_},                                                       \
+                              .ld = {lda, ldb, ldc}};                                                                \
+        return geam(h, &c, alpha, beta);                                                                             \
+    }                                                                                                                \
+    cublasStatus_t cublas##S##dgmm_64(cublasHandle_t h, cublasSideMode_t side, int64_t m, int64_t n, const T *a,     \
+                                      int64_t lda, const T *x, int64_t incx, T *c_, int64_t ldc) {                   \
+        struct vgpu_call c = {.call = "cublas" #S "dgmm",                                                            \
+                              .routine = VGPU_DGMM,                                                                  \
+                              .run = run_dgmm,                                                                       \
+                              .type = code,                                                                          \
+                              .side = side,                                                                          \
+                              .m = m,                                                                                \
+                              .n = n,                                                                                \
+                              .p = {(void *)a, (void *)x, c_},                                                       \
+                              .ld = {lda, incx, ldc}};                                                               \
+        return vgpu_call(h, &c, NULL, NULL);                                                                         \
+    }                                                                                                                \
+    cublasStatus_t cublas##S##tpttr(cublasHandle_t h, cublasFillMode_t uplo, int n, const T *ap, T *a, int lda) {    \
+        struct vgpu_call c = {.call = "cublas" #S "tpttr",                                                           \
+                              .routine = VGPU_TPTTR,                                                                 \
+                              .run = run_pack,                                                                       \
+                              .type = code,                                                                          \
+                              .uplo = uplo,                                                                          \
+                              .n = n,                                                                                \
+                              .p = {(void *)ap, NULL, a},                                                            \
+                              .ld = {1, 1, lda}};                                                                    \
+        return vgpu_call(h, &c, NULL, NULL);                                                                         \
+    }                                                                                                                \
+    cublasStatus_t cublas##S##trttp(cublasHandle_t h, cublasFillMode_t uplo, int n, const T *a, int lda, T *ap) {    \
+        struct vgpu_call c = {.call = "cublas" #S "trttp",                                                           \
+                              .routine = VGPU_TRTTP,                                                                 \
+                              .run = run_pack,                                                                       \
+                              .type = code,                                                                          \
+                              .uplo = uplo,                                                                          \
+                              .n = n,                                                                                \
+                              .p = {(void *)a, NULL, ap},                                                            \
+                              .ld = {lda, 1, 1}};                                                                    \
+        return vgpu_call(h, &c, NULL, NULL);                                                                         \
     }
 
-GEAM(S, CUDA_R_32F, float)
-GEAM(D, CUDA_R_64F, double)
-
-struct dgmm {
-    const char *call;
-    cudaDataType_t type;
-    bool left;
-    int64_t m, n, lda, incx, ldc;
-    const void *a, *x;
-    void *c;
-};
-
-static void run_dgmm(void *args) {
-    struct dgmm *d = args;
-    size_t e = vgpu_type_bytes(d->type);
-    int64_t length = d->left ? d->m : d->n;
-    if (!vgpu_reach(d->call, d->a, vgpu_matrix_bytes(d->m, d->n, d->lda, e)) ||
-        !vgpu_reach(d->call, d->x, vgpu_vector_bytes(length, d->incx, e)) ||
-        !vgpu_reach(d->call, d->c, vgpu_matrix_bytes(d->m, d->n, d->ldc, e)))
-        return;
-    int64_t first = d->incx < 0 ? (1 - length) * d->incx : 0;
-    for (int64_t j = 0; j < d->n; j++)
-        for (int64_t i = 0; i < d->m; i++) {
-            int64_t x = first + (d->left ? i : j) * d->incx;
-            if (d->type == CUDA_R_32F)
-                ((float *)d->c)[j * d->ldc + i] = ((const float *)d->a)[j * d->lda + i] * ((const float *)d->x)[x];
-            else
-                ((double *)d->c)[j * d->ldc + i] = ((const double *)d->a)[j * d->lda + i] * ((const double *)d->x)[x];
-        }
-}
-
-static cublasStatus_t dgmm(cublasHandle_t handle, const struct dgmm *d, cublasSideMode_t side) {
-    struct vgpu_blas h;
-    cublasStatus_t e = vgpu_blas_open(handle, &h);
-    if (e) return e;
-    if ((side != CUBLAS_SIDE_LEFT && side != CUBLAS_SIDE_RIGHT) || d->m < 0 || d->n < 0 ||
-        d->lda < rows(false, d->m, d->n) || d->ldc < rows(false, d->m, d->n))
-        return CUBLAS_STATUS_INVALID_VALUE;
-    if (!d->m || !d->n) return CUBLAS_STATUS_SUCCESS;
-    if (!d->a || !d->x || !d->c) return CUBLAS_STATUS_INVALID_VALUE;
-    return vgpu_blas_run(&h, d->call, "", run_dgmm, d, sizeof *d, false);
-}
-
-#define DGMM(S, code, T)                                                                                         \
-    cublasStatus_t cublas##S##dgmm_64(cublasHandle_t h, cublasSideMode_t side, int64_t m, int64_t n, const T *a, \
-                                      int64_t lda, const T *x, int64_t incx, T *c, int64_t ldc) {                \
-        struct dgmm d = {.call = "cublas" #S "dgmm",                                                             \
-                         .type = code,                                                                           \
-                         .left = side == CUBLAS_SIDE_LEFT,                                                       \
-                         .m = m,                                                                                 \
-                         .n = n,                                                                                 \
-                         .a = a,                                                                                 \
-                         .lda = lda,                                                                             \
-                         .x = x,                                                                                 \
-                         .incx = incx,                                                                           \
-                         .c = c,                                                                                 \
-                         .ldc = ldc};                                                                            \
-        return dgmm(h, &d, side);                                                                                \
-    }
-
-DGMM(S, CUDA_R_32F, float)
-DGMM(D, CUDA_R_64F, double)
+SUMS(S, float, CUDA_R_32F)
+SUMS(D, double, CUDA_R_64F)
+SUMS(C, cuComplex, CUDA_C_32F)
+SUMS(Z, cuDoubleComplex, CUDA_C_64F)

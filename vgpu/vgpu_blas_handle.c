@@ -49,7 +49,8 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t *out) {
         *h = (struct vgpu_blas){.item = h->item,
                                 .mode = CUBLAS_POINTER_MODE_HOST,
                                 .math = CUBLAS_DEFAULT_MATH,
-                                .atomics = CUBLAS_ATOMICS_NOT_ALLOWED};
+                                .atomics = CUBLAS_ATOMICS_NOT_ALLOWED,
+                                .emulation = {.special = CUDA_EMULATION_SPECIAL_VALUES_SUPPORT_DEFAULT}};
     pthread_mutex_unlock(&vgpu_lock);
     if (!h) return CUBLAS_STATUS_ALLOC_FAILED;
     *out = (cublasHandle_t)h;
@@ -142,6 +143,32 @@ cublasStatus_t cublasGetSmCountTarget(cublasHandle_t handle, int *count) {
     WITH_HANDLE(handle, h, *count = h->sm_target);
 }
 
+#define EMULATION(Name, T, field, good)                               \
+    cublasStatus_t cublasSet##Name(cublasHandle_t handle, T value) {  \
+        if (!(good)) return CUBLAS_STATUS_INVALID_VALUE;              \
+        WITH_HANDLE(handle, h, h->emulation.field = value);           \
+    }                                                                 \
+    cublasStatus_t cublasGet##Name(cublasHandle_t handle, T *value) { \
+        if (!value) return CUBLAS_STATUS_INVALID_VALUE;               \
+        WITH_HANDLE(handle, h, *value = h->emulation.field);          \
+    }
+
+EMULATION(EmulationStrategy, cublasEmulationStrategy_t, strategy, (unsigned)value <= CUBLAS_EMULATION_STRATEGY_EAGER)
+EMULATION(EmulationSpecialValuesSupport, cudaEmulationSpecialValuesSupport, special, true)
+EMULATION(FixedPointEmulationMantissaControl, cudaEmulationMantissaControl, control,
+          (unsigned)value <= CUDA_EMULATION_MANTISSA_CONTROL_FIXED)
+EMULATION(FixedPointEmulationMaxMantissaBitCount, int, most_bits, value >= 0)
+EMULATION(FixedPointEmulationMantissaBitOffset, int, bit_offset, true)
+
+cublasStatus_t cublasSetFixedPointEmulationMantissaBitCountPointer(cublasHandle_t handle, int *bits) {
+    WITH_HANDLE(handle, h, h->emulation.bits = bits);
+}
+
+cublasStatus_t cublasGetFixedPointEmulationMantissaBitCountPointer(cublasHandle_t handle, int **bits) {
+    if (!bits) return CUBLAS_STATUS_INVALID_VALUE;
+    WITH_HANDLE(handle, h, *bits = h->emulation.bits);
+}
+
 /* OpenBLAS has its own working memory; the program's is left alone. */
 cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, size_t bytes) {
     if ((uintptr_t)workspace % 256 || (bytes && !vgpu_device_can(workspace, bytes))) return CUBLAS_STATUS_INVALID_VALUE;
@@ -229,10 +256,13 @@ static cudaError_t launch(const struct vgpu_blas *h, const char *kernel, struct 
     return e;
 }
 
-cublasStatus_t vgpu_blas_run(const struct vgpu_blas *h, const char *routine, const char *variant, void (*run)(void *),
-                             const void *args, size_t bytes, bool wait) {
-    struct vgpu_work w = {.run = run, .args = args, .bytes = bytes, .blas = true};
+cublasStatus_t vgpu_blas_run(const struct vgpu_blas *h, const char *routine, const char *variant,
+                             const struct vgpu_work *work, bool wait) {
+    struct vgpu_work w = *work;
     struct vgpu_ticket t;
+    w.kind = VGPU_WORK_DEVICE;
+    w.blas = true;
+    w.waited = wait;
     cudaError_t e = atomic_load_explicit(&vgpu_activity_wanted, memory_order_relaxed)
                         ? launch(h, kernel_name(routine, variant), &w, &t)
                         : vgpu_submit(h->stream, &w, &t);
@@ -240,14 +270,49 @@ cublasStatus_t vgpu_blas_run(const struct vgpu_blas *h, const char *routine, con
     return vgpu_blas_status(e);
 }
 
+size_t vgpu_scalar_bytes(cudaDataType_t type) {
+    switch ((int)type) {
+    case CUDA_C_32F:
+        return 8;
+    case CUDA_C_64F:
+        return 16;
+    case CUDA_C_8I:
+        return 2;
+    default:
+        return vgpu_element_bytes(type);
+    }
+}
+
+static void load_scalar(cudaDataType_t type, const void *p, double value[2]) {
+    if (type == CUDA_C_32F || type == CUDA_C_64F) {
+        cudaDataType_t part = type == CUDA_C_32F ? CUDA_R_32F : CUDA_R_64F;
+        value[0] = vgpu_load(part, p, 0);
+        value[1] = vgpu_load(part, p, 1);
+    } else {
+        value[0] = vgpu_load(type, p, 0);
+        value[1] = 0;
+    }
+}
+
 struct vgpu_scalar vgpu_scalar(const struct vgpu_blas *h, const void *p, cudaDataType_t type) {
-    if (h->mode == CUBLAS_POINTER_MODE_DEVICE) return (struct vgpu_scalar){p, 0, type};
-    return (struct vgpu_scalar){NULL, vgpu_load(type, p, 0), type};
+    double value[2];
+    if (h->mode == CUBLAS_POINTER_MODE_DEVICE) return (struct vgpu_scalar){.device = p, .type = type};
+    load_scalar(type, p, value);
+    return (struct vgpu_scalar){.value = value[0], .imaginary = value[1], .type = type};
+}
+
+bool vgpu_scalar_get_complex(const struct vgpu_scalar *s, const char *call, double value[2]) {
+    value[0] = s->value;
+    value[1] = s->imaginary;
+    if (s->device && !vgpu_reach(call, s->device, vgpu_scalar_bytes(s->type))) return false;
+    if (s->device) load_scalar(s->type, s->device, value);
+    return true;
 }
 
 bool vgpu_scalar_get(const struct vgpu_scalar *s, const char *call, double *value) {
-    if (s->device && !vgpu_reach(call, s->device, vgpu_element_bytes(s->type))) return false;
-    *value = s->device ? vgpu_load(s->type, s->device, 0) : s->value;
+    double parts[2];
+    if (!vgpu_scalar_get_complex(s, call, parts)) return false;
+    *value = parts[0];
     return true;
 }
 

@@ -1,407 +1,525 @@
-/* Level 1: vectors. One job for all of them; fp32 and fp64 by OpenBLAS, 16-bit types in fp32 element by element. */
-#include "vgpu/vgpu_blas.h"
+/* Level 1: vectors. fp32, fp64 and complex by OpenBLAS, 16-bit types element by element in double. */
+#include "vgpu/vgpu_blas_call.h"
 
-#include <cblas.h>
 #include <math.h>
+#include <string.h>
 
-enum routine { AMAX, AMIN, ASUM, AXPY, COPY, DOT, NRM2, ROT, SCAL, SWAP };
+#define RUN(name)                                                                                     \
+    static void run_##name(const struct vgpu_call *c, void *const *p, const struct vgpu_value *alpha, \
+                           const struct vgpu_value *beta)
+#define N (int)c->n
+#define X p[0], (int)c->ld[0]
+#define Y p[1], (int)c->ld[1]
 
-struct level1 {
-    const char *call;
-    enum routine routine;
-    cudaDataType_t type;
-    int64_t n;
-    struct vgpu_scalar alpha, beta; /* rot: c and s */
-    void *x, *y;                    /* y NULL: the routine has none */
-    int64_t incx, incy;
-    void *result; /* NULL: the routine has none */
-    cudaDataType_t result_type;
-    int index_bytes; /* amax, amin: 4 or 8 */
-    bool result_on_device;
-};
-
-/* Index of element i of a vector by the rules of BLAS: a negative stride begins at the far end. */
-static int64_t at(int64_t i, int64_t n, int64_t inc) {
-    return inc < 0 ? (i - n + 1) * inc : i * inc;
+static bool is_small(const struct vgpu_call *c) {
+    return c->type == CUDA_R_16F || c->type == CUDA_R_16BF;
 }
 
-static void set_result(const struct level1 *l, double value) {
-    if (l->routine != AMAX && l->routine != AMIN)
-        vgpu_store(l->result_type, l->result, 0, value);
-    else if (l->index_bytes == 8)
-        *(int64_t *)l->result = (int64_t)value;
+/* ---- 16 bits ---- */
+
+static double get(const struct vgpu_call *c, void *const *p, int operand, int64_t i) {
+    return vgpu_load(c->type, p[operand], vgpu_place(i, c->n, c->ld[operand]));
+}
+
+static void put(const struct vgpu_call *c, void *const *p, int operand, int64_t i, double v) {
+    vgpu_store(c->type, p[operand], vgpu_place(i, c->n, c->ld[operand]), v);
+}
+
+static void elementwise16(const struct vgpu_call *c, void *const *p, double a, double b) {
+    for (int64_t i = 0; i < c->n; i++) {
+        double x = get(c, p, 0, i), y = c->p[1] ? get(c, p, 1, i) : 0;
+        switch ((int)c->routine) {
+        case VGPU_AXPY:
+            put(c, p, 1, i, a * x + y);
+            break;
+        case VGPU_COPY:
+            put(c, p, 1, i, x);
+            break;
+        case VGPU_SCAL:
+            put(c, p, 0, i, a * x);
+            break;
+        case VGPU_SWAP:
+            put(c, p, 0, i, y);
+            put(c, p, 1, i, x);
+            break;
+        default: /* VGPU_ROT */
+            put(c, p, 0, i, a * x + b * y);
+            put(c, p, 1, i, a * y - b * x);
+        }
+    }
+}
+
+static void reduce16(const struct vgpu_call *c, void *const *p) {
+    double sum = 0;
+    for (int64_t i = 0; i < c->n; i++) {
+        double x = get(c, p, 0, i);
+        sum += c->routine == VGPU_ASUM ? fabs(x) : c->routine == VGPU_NRM2 ? x * x : x * get(c, p, 1, i);
+    }
+    vgpu_store(c->type, p[2], 0, c->routine == VGPU_NRM2 ? sqrt(sum) : sum);
+}
+
+/* ---- the routines ---- */
+
+RUN(asum) {
+    (void)alpha, (void)beta;
+    if (is_small(c))
+        reduce16(c, p);
+    else if (c->type == CUDA_R_32F)
+        *(float *)p[2] = cblas_sasum(N, X);
+    else if (c->type == CUDA_R_64F)
+        *(double *)p[2] = cblas_dasum(N, X);
+    else if (c->type == CUDA_C_32F)
+        *(float *)p[2] = cblas_scasum(N, X);
     else
-        *(int *)l->result = (int)value;
+        *(double *)p[2] = cblas_dzasum(N, X);
+}
+
+RUN(nrm2) {
+    (void)alpha, (void)beta;
+    if (is_small(c))
+        reduce16(c, p);
+    else if (c->type == CUDA_R_32F)
+        *(float *)p[2] = cblas_snrm2(N, X);
+    else if (c->type == CUDA_R_64F)
+        *(double *)p[2] = cblas_dnrm2(N, X);
+    else if (c->type == CUDA_C_32F)
+        *(float *)p[2] = cblas_scnrm2(N, X);
+    else
+        *(double *)p[2] = cblas_dznrm2(N, X);
+}
+
+RUN(dot) {
+    (void)alpha, (void)beta;
+    if (is_small(c))
+        reduce16(c, p);
+    else if (c->type == CUDA_R_32F)
+        *(float *)p[2] = cblas_sdot(N, X, Y);
+    else if (c->type == CUDA_R_64F)
+        *(double *)p[2] = cblas_ddot(N, X, Y);
+    else if (c->type == CUDA_C_32F && c->conjugated)
+        cblas_cdotc_sub(N, X, Y, p[2]);
+    else if (c->type == CUDA_C_32F)
+        cblas_cdotu_sub(N, X, Y, p[2]);
+    else if (c->conjugated)
+        cblas_zdotc_sub(N, X, Y, p[2]);
+    else
+        cblas_zdotu_sub(N, X, Y, p[2]);
+}
+
+/* Of a complex number the sum of its parts' magnitudes. */
+static double magnitude(const struct vgpu_call *c, const void *x, int64_t i) {
+    cudaDataType_t part = c->type == CUDA_C_32F ? CUDA_R_32F : CUDA_R_64F;
+    if (!vgpu_is_complex(c->type)) return fabs(vgpu_load(c->type, x, i));
+    return fabs(vgpu_load(part, x, 2 * i)) + fabs(vgpu_load(part, x, 2 * i + 1));
 }
 
 /* 1-based place of the first element of largest or least magnitude. */
-static double extreme(const struct level1 *l) {
+RUN(iamax) {
+    (void)alpha, (void)beta;
     int64_t best = 0;
     double value = 0;
-    for (int64_t i = 0; i < l->n; i++) {
-        double v = fabs(vgpu_load(l->type, l->x, i * l->incx));
-        if (!i || (l->routine == AMAX ? v > value : v < value)) {
+    for (int64_t i = 0; i < c->n; i++) {
+        double v = magnitude(c, p[0], i * c->ld[0]);
+        if (!i || (c->magnitude_least ? v < value : v > value)) {
             best = i;
             value = v;
         }
     }
-    return (double)(best + 1);
-}
-
-static void run_float(const struct level1 *l, float a, float b) {
-    int n = (int)l->n, ix = (int)l->incx, iy = (int)l->incy;
-    switch (l->routine) {
-    case ASUM:
-        set_result(l, cblas_sasum(n, l->x, ix));
-        break;
-    case DOT:
-        set_result(l, cblas_sdot(n, l->x, ix, l->y, iy));
-        break;
-    case NRM2:
-        set_result(l, cblas_snrm2(n, l->x, ix));
-        break;
-    case AXPY:
-        cblas_saxpy(n, a, l->x, ix, l->y, iy);
-        break;
-    case COPY:
-        cblas_scopy(n, l->x, ix, l->y, iy);
-        break;
-    case ROT:
-        cblas_srot(n, l->x, ix, l->y, iy, a, b);
-        break;
-    case SCAL:
-        cblas_sscal(n, a, l->x, ix);
-        break;
-    case SWAP:
-        cblas_sswap(n, l->x, ix, l->y, iy);
-        break;
-    default:
-        set_result(l, extreme(l));
-    }
-}
-
-static void run_double(const struct level1 *l, double a, double b) {
-    int n = (int)l->n, ix = (int)l->incx, iy = (int)l->incy;
-    switch (l->routine) {
-    case ASUM:
-        set_result(l, cblas_dasum(n, l->x, ix));
-        break;
-    case DOT:
-        set_result(l, cblas_ddot(n, l->x, ix, l->y, iy));
-        break;
-    case NRM2:
-        set_result(l, cblas_dnrm2(n, l->x, ix));
-        break;
-    case AXPY:
-        cblas_daxpy(n, a, l->x, ix, l->y, iy);
-        break;
-    case COPY:
-        cblas_dcopy(n, l->x, ix, l->y, iy);
-        break;
-    case ROT:
-        cblas_drot(n, l->x, ix, l->y, iy, a, b);
-        break;
-    case SCAL:
-        cblas_dscal(n, a, l->x, ix);
-        break;
-    case SWAP:
-        cblas_dswap(n, l->x, ix, l->y, iy);
-        break;
-    default:
-        set_result(l, extreme(l));
-    }
-}
-
-static void element16(const struct level1 *l, int64_t i, double a, double b, double *sum) {
-    int64_t ix = at(i, l->n, l->incx), iy = at(i, l->n, l->incy);
-    double x = vgpu_load(l->type, l->x, ix), y = l->y ? vgpu_load(l->type, l->y, iy) : 0;
-    switch (l->routine) {
-    case ASUM:
-        *sum += fabs(x);
-        break;
-    case DOT:
-        *sum += x * y;
-        break;
-    case NRM2:
-        *sum += x * x;
-        break;
-    case AXPY:
-        vgpu_store(l->type, l->y, iy, a * x + y);
-        break;
-    case COPY:
-        vgpu_store(l->type, l->y, iy, x);
-        break;
-    case SCAL:
-        vgpu_store(l->type, l->x, ix, a * x);
-        break;
-    case ROT:
-        vgpu_store(l->type, l->x, ix, a * x + b * y);
-        vgpu_store(l->type, l->y, iy, a * y - b * x);
-        break;
-    case SWAP:
-        vgpu_store(l->type, l->x, ix, y);
-        vgpu_store(l->type, l->y, iy, x);
-        break;
-    default:
-        break;
-    }
-}
-
-static void run_16bit(const struct level1 *l, double a, double b) {
-    double sum = 0;
-    if (l->routine == AMAX || l->routine == AMIN) {
-        set_result(l, extreme(l));
-        return;
-    }
-    for (int64_t i = 0; i < l->n; i++) element16(l, i, a, b, &sum);
-    if (l->result) set_result(l, l->routine == NRM2 ? sqrt(sum) : sum);
-}
-
-static void run_level1(void *args) {
-    struct level1 *l = args;
-    double a = 0, b = 0;
-    size_t e = vgpu_type_bytes(l->type), r = l->index_bytes ? (size_t)l->index_bytes : vgpu_type_bytes(l->result_type);
-    bool scalars = l->routine == AXPY || l->routine == SCAL || l->routine == ROT;
-    if (scalars &&
-        (!vgpu_scalar_get(&l->alpha, l->call, &a) || (l->routine == ROT && !vgpu_scalar_get(&l->beta, l->call, &b))))
-        return;
-    if (l->result_on_device && !vgpu_reach(l->call, l->result, r)) return;
-    /* Reductions of nothing, and of a stride that is not positive where there is one vector, are zero. */
-    if (l->n <= 0 || (!l->y && l->incx <= 0)) {
-        if (l->result) set_result(l, 0);
-        return;
-    }
-    if (!vgpu_reach(l->call, l->x, vgpu_vector_bytes(l->n, l->incx, e)) ||
-        (l->y && !vgpu_reach(l->call, l->y, vgpu_vector_bytes(l->n, l->incy, e))))
-        return;
-    if (l->type == CUDA_R_32F)
-        run_float(l, (float)a, (float)b);
-    else if (l->type == CUDA_R_64F)
-        run_double(l, a, b);
+    if (c->index_bytes == 8)
+        *(int64_t *)p[2] = best + 1;
     else
-        run_16bit(l, a, b);
+        *(int *)p[2] = (int)(best + 1);
 }
 
-/* alpha and beta: host or device pointers of type `scalar`, NULL where the routine has none. */
-static cublasStatus_t level1(cublasHandle_t handle, struct level1 *l, const void *alpha, const void *beta,
-                             cudaDataType_t scalar) {
-    struct vgpu_blas h;
-    cublasStatus_t e = vgpu_blas_open(handle, &h);
-    bool two = l->routine == AXPY || l->routine == COPY || l->routine == DOT || l->routine == ROT || l->routine == SWAP;
-    bool scalars = l->routine == AXPY || l->routine == SCAL || l->routine == ROT;
-    bool reduces =
-        l->routine == AMAX || l->routine == AMIN || l->routine == ASUM || l->routine == DOT || l->routine == NRM2;
-    if (e) return e;
-    if ((scalars && !alpha) || (l->routine == ROT && !beta) || (reduces && !l->result))
-        return CUBLAS_STATUS_INVALID_VALUE;
-    if (l->n > 0 && (!l->x || (two && !l->y))) return CUBLAS_STATUS_INVALID_VALUE;
-    if (vgpu_too_large(l->n, l->incx, l->incy)) return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (l->n <= 0 && !reduces) return CUBLAS_STATUS_SUCCESS;
-    if (scalars) l->alpha = vgpu_scalar(&h, alpha, scalar);
-    if (l->routine == ROT) l->beta = vgpu_scalar(&h, beta, scalar);
-    l->result_on_device = reduces && h.mode == CUBLAS_POINTER_MODE_DEVICE;
-    return vgpu_blas_run(&h, l->call, "", run_level1, l, sizeof *l, reduces && !l->result_on_device);
+RUN(axpy) {
+#define AXPY(l, al, be) cblas_##l##axpy(N, al, X, Y)
+    if (is_small(c))
+        elementwise16(c, p, alpha->d, 0);
+    else
+        VGPU_FOR_ALL(c, AXPY);
+    (void)beta;
 }
 
-#define REDUCE(name, letter, code, T, which)                                                                \
-    cublasStatus_t cublas##name##_v2_64(cublasHandle_t h, int64_t n, const T *x, int64_t incx, T *result) { \
-        struct level1 l = {.call = "cublas" #name,                                                          \
-                           .routine = which,                                                                \
-                           .type = code,                                                                    \
-                           .n = n,                                                                          \
-                           .x = (void *)x,                                                                  \
-                           .incx = incx,                                                                    \
-                           .result = result,                                                                \
-                           .result_type = code};                                                            \
-        return level1(h, &l, NULL, NULL, code);                                                             \
+RUN(copy) {
+#define COPY(l, al, be) cblas_##l##copy(N, X, Y)
+    if (is_small(c))
+        elementwise16(c, p, 0, 0);
+    else
+        VGPU_FOR_ALL(c, COPY);
+    (void)alpha, (void)beta;
+}
+
+RUN(swap) {
+#define SWAP(l, al, be) cblas_##l##swap(N, X, Y)
+    if (is_small(c))
+        elementwise16(c, p, 0, 0);
+    else
+        VGPU_FOR_ALL(c, SWAP);
+    (void)alpha, (void)beta;
+}
+
+RUN(scal) {
+#define SCAL(l, al, be) cblas_##l##scal(N, al, X)
+    (void)beta;
+    if (is_small(c))
+        elementwise16(c, p, alpha->d, 0);
+    else if (c->type == CUDA_C_32F && vgpu_alpha_type(c) == CUDA_R_32F)
+        cblas_csscal(N, alpha->s, X);
+    else if (c->type == CUDA_C_64F && vgpu_alpha_type(c) == CUDA_R_64F)
+        cblas_zdscal(N, alpha->d, X);
+    else
+        VGPU_FOR_ALL(c, SCAL);
+}
+
+/* c is real, s may be complex. */
+#define ROT(T, part, conj)                                                                  \
+    static void rot_##T(const struct vgpu_call *c, T *x, T *y, part cosine, T sine) {       \
+        for (int64_t i = 0; i < c->n; i++) {                                                \
+            int64_t ix = vgpu_place(i, c->n, c->ld[0]), iy = vgpu_place(i, c->n, c->ld[1]); \
+            T a = x[ix], b = y[iy];                                                         \
+            x[ix] = cosine * a + sine * b;                                                  \
+            y[iy] = cosine * b - conj(sine) * a;                                            \
+        }                                                                                   \
     }
 
-#define EXTREME(name, code, T, which)                                                                             \
-    cublasStatus_t cublas##name##_v2_64(cublasHandle_t h, int64_t n, const T *x, int64_t incx, int64_t *result) { \
-        struct level1 l = {.call = "cublas" #name,                                                                \
-                           .routine = which,                                                                      \
-                           .type = code,                                                                          \
-                           .n = n,                                                                                \
-                           .x = (void *)x,                                                                        \
-                           .incx = incx,                                                                          \
-                           .result = result,                                                                      \
-                           .index_bytes = 8};                                                                     \
-        return level1(h, &l, NULL, NULL, code);                                                                   \
-    }                                                                                                             \
-    cublasStatus_t cublas##name##_v2(cublasHandle_t h, int n, const T *x, int incx, int *result) {                \
-        struct level1 l = {.call = "cublas" #name,                                                                \
-                           .routine = which,                                                                      \
-                           .type = code,                                                                          \
-                           .n = n,                                                                                \
-                           .x = (void *)x,                                                                        \
-                           .incx = incx,                                                                          \
-                           .result = result,                                                                      \
-                           .index_bytes = 4};                                                                     \
-        return level1(h, &l, NULL, NULL, code);                                                                   \
+static cfloat conj_float(cfloat v) {
+    return __builtin_conjf(v);
+}
+static cdouble conj_double(cdouble v) {
+    return __builtin_conj(v);
+}
+ROT(cfloat, float, conj_float)
+ROT(cdouble, double, conj_double)
+
+/* alpha is c, beta is s. */
+RUN(rot) {
+#define ROTATE(l, al, be) cblas_##l##rot(N, X, Y, al, be)
+    if (is_small(c))
+        elementwise16(c, p, alpha->d, beta->d);
+    else if (c->type == CUDA_C_32F)
+        rot_cfloat(c, p[0], p[1], alpha->s, beta->c[0] + beta->c[1] * _Complex_I);
+    else if (c->type == CUDA_C_64F)
+        rot_cdouble(c, p[0], p[1], alpha->d, beta->z[0] + beta->z[1] * _Complex_I);
+    else
+        VGPU_FOR_REAL(c, ROTATE);
+}
+
+static void rotm16(const struct vgpu_call *c, void *const *p, const double *h) {
+    double m[4] = {h[1], h[2], h[3], h[4]}; /* h11, h21, h12, h22 */
+    if (h[0] == -2) return;
+    if (h[0] == 0) m[0] = m[3] = 1;
+    if (h[0] == 1) m[1] = -1, m[2] = 1;
+    for (int64_t i = 0; i < c->n; i++) {
+        double x = get(c, p, 0, i), y = get(c, p, 1, i);
+        put(c, p, 0, i, m[0] * x + m[2] * y);
+        put(c, p, 1, i, m[1] * x + m[3] * y);
+    }
+}
+
+/* The parameters are a flag and four numbers, of alpha's type. */
+RUN(rotm) {
+    (void)alpha, (void)beta;
+    double h[5];
+    float f[5];
+    if (c->device_numbers && !vgpu_reach(c->call, c->device_numbers, 5 * vgpu_scalar_bytes(vgpu_alpha_type(c)))) return;
+    for (int i = 0; i < 5; i++) {
+        h[i] = c->device_numbers ? vgpu_load(vgpu_alpha_type(c), c->device_numbers, i) : c->numbers[i];
+        f[i] = (float)h[i];
+    }
+    if (is_small(c))
+        rotm16(c, p, h);
+    else if (c->type == CUDA_R_32F)
+        cblas_srotm(N, X, Y, f);
+    else
+        cblas_drotm(N, X, Y, h);
+}
+
+/* ---- functions of one type ---- */
+
+#define ONE_VECTOR .p = {(void *)x}, .ld = {incx}
+#define TWO_VECTORS .p = {(void *)x, (void *)y}, .ld = {incx, incy}
+
+#define REDUCE(name, which, lower, T, code, R, rcode)                                                       \
+    cublasStatus_t cublas##name##_v2_64(cublasHandle_t h, int64_t n, const T *x, int64_t incx, R *result) { \
+        struct vgpu_call c = {.call = "cublas" #name,                                                       \
+                              .routine = which,                                                             \
+                              .run = run_##lower,                                                           \
+                              .type = code,                                                                 \
+                              .c_type = VGPU_AS(rcode),                                                     \
+                              .n = n,                                                                       \
+                              .p = {(void *)x, NULL, result},                                               \
+                              .ld = {incx}};                                                                \
+        return vgpu_call(h, &c, NULL, NULL);                                                                \
     }
 
-#define LEVEL1(S, s, code, T)                                                                                         \
-    REDUCE(S##asum, S, code, T, ASUM)                                                                                 \
-    REDUCE(S##nrm2, S, code, T, NRM2)                                                                                 \
-    EXTREME(I##s##amax, code, T, AMAX)                                                                                \
-    EXTREME(I##s##amin, code, T, AMIN)                                                                                \
+#define EXTREME_OF(suffix, I, name, least, T, code, bytes)                                      \
+    cublasStatus_t cublas##name##suffix(cublasHandle_t h, I n, const T *x, I incx, I *result) { \
+        struct vgpu_call c = {.call = "cublas" #name,                                           \
+                              .routine = VGPU_IAMAX,                                            \
+                              .run = run_iamax,                                                 \
+                              .type = code,                                                     \
+                              .magnitude_least = least,                                         \
+                              .index_bytes = bytes,                                             \
+                              .n = n,                                                           \
+                              .p = {(void *)x, NULL, result},                                   \
+                              .ld = {incx}};                                                    \
+        return vgpu_call(h, &c, NULL, NULL);                                                    \
+    }
+#define EXTREME(name, least, T, code)                    \
+    EXTREME_OF(_v2_64, int64_t, name, least, T, code, 8) \
+    EXTREME_OF(_v2, int, name, least, T, code, 4)
+
+#define DOT(name, conjugate, T, code)                                                                      \
+    cublasStatus_t cublas##name##_v2_64(cublasHandle_t h, int64_t n, const T *x, int64_t incx, const T *y, \
+                                        int64_t incy, T *result) {                                         \
+        struct vgpu_call c = {.call = "cublas" #name,                                                      \
+                              .routine = VGPU_DOT,                                                         \
+                              .run = run_dot,                                                              \
+                              .type = code,                                                                \
+                              .conjugated = conjugate,                                                     \
+                              .n = n,                                                                      \
+                              .p = {(void *)x, (void *)y, result},                                         \
+                              .ld = {incx, incy}};                                                         \
+        return vgpu_call(h, &c, NULL, NULL);                                                               \
+    }
+
+#define SCALE(name, T, code, A, acode)                                                                     \
+    cublasStatus_t cublas##name##_v2_64(cublasHandle_t h, int64_t n, const A *alpha, T *x, int64_t incx) { \
+        struct vgpu_call c = {.call = "cublas" #name,                                                      \
+                              .routine = VGPU_SCAL,                                                        \
+                              .run = run_scal,                                                             \
+                              .type = code,                                                                \
+                              .alpha_type = VGPU_AS(acode),                                                \
+                              .n = n,                                                                      \
+                              ONE_VECTOR};                                                                 \
+        return vgpu_call(h, &c, alpha, NULL);                                                              \
+    }
+
+#define TURN(name, T, code, C, ccode, S, scode)                                                              \
+    cublasStatus_t cublas##name##_v2_64(cublasHandle_t h, int64_t n, T *x, int64_t incx, T *y, int64_t incy, \
+                                        const C *cosine, const S *sine) {                                    \
+        struct vgpu_call c = {.call = "cublas" #name,                                                        \
+                              .routine = VGPU_ROT,                                                           \
+                              .run = run_rot,                                                                \
+                              .type = code,                                                                  \
+                              .alpha_type = VGPU_AS(ccode),                                                  \
+                              .beta_type = VGPU_AS(scode),                                                   \
+                              .n = n,                                                                        \
+                              TWO_VECTORS};                                                                  \
+        return cosine && sine ? vgpu_call(h, &c, cosine, sine) : CUBLAS_STATUS_INVALID_VALUE;                \
+    }
+
+#define LEVEL1(S, s, T, code)                                                                                         \
+    EXTREME(I##s##amax, false, T, code)                                                                               \
+    EXTREME(I##s##amin, true, T, code)                                                                                \
+    SCALE(S##scal, T, code, T, code)                                                                                  \
     cublasStatus_t cublas##S##axpy_v2_64(cublasHandle_t h, int64_t n, const T *alpha, const T *x, int64_t incx, T *y, \
                                          int64_t incy) {                                                              \
-        struct level1 l = {.call = "cublas" #S "axpy",                                                                \
-                           .routine = AXPY,                                                                           \
-                           .type = code,                                                                              \
-                           .n = n,                                                                                    \
-                           .x = (void *)x,                                                                            \
-                           .incx = incx,                                                                              \
-                           .y = y,                                                                                    \
-                           .incy = incy};                                                                             \
-        return level1(h, &l, alpha, NULL, code);                                                                      \
+        struct vgpu_call c = {                                                                                        \
+            .call = "cublas" #S "axpy", .routine = VGPU_AXPY, .run = run_axpy, .type = code, .n = n, TWO_VECTORS};    \
+        return vgpu_call(h, &c, alpha, NULL);                                                                         \
     }                                                                                                                 \
     cublasStatus_t cublas##S##copy_v2_64(cublasHandle_t h, int64_t n, const T *x, int64_t incx, T *y, int64_t incy) { \
-        struct level1 l = {.call = "cublas" #S "copy",                                                                \
-                           .routine = COPY,                                                                           \
-                           .type = code,                                                                              \
-                           .n = n,                                                                                    \
-                           .x = (void *)x,                                                                            \
-                           .incx = incx,                                                                              \
-                           .y = y,                                                                                    \
-                           .incy = incy};                                                                             \
-        return level1(h, &l, NULL, NULL, code);                                                                       \
+        struct vgpu_call c = {                                                                                        \
+            .call = "cublas" #S "copy", .routine = VGPU_COPY, .run = run_copy, .type = code, .n = n, TWO_VECTORS};    \
+        return vgpu_call(h, &c, NULL, NULL);                                                                          \
     }                                                                                                                 \
     cublasStatus_t cublas##S##swap_v2_64(cublasHandle_t h, int64_t n, T *x, int64_t incx, T *y, int64_t incy) {       \
-        struct level1 l = {.call = "cublas" #S "swap",                                                                \
-                           .routine = SWAP,                                                                           \
-                           .type = code,                                                                              \
-                           .n = n,                                                                                    \
-                           .x = x,                                                                                    \
-                           .incx = incx,                                                                              \
-                           .y = y,                                                                                    \
-                           .incy = incy};                                                                             \
-        return level1(h, &l, NULL, NULL, code);                                                                       \
-    }                                                                                                                 \
-    cublasStatus_t cublas##S##dot_v2_64(cublasHandle_t h, int64_t n, const T *x, int64_t incx, const T *y,            \
-                                        int64_t incy, T *result) {                                                    \
-        struct level1 l = {.call = "cublas" #S "dot",                                                                 \
-                           .routine = DOT,                                                                            \
-                           .type = code,                                                                              \
-                           .n = n,                                                                                    \
-                           .x = (void *)x,                                                                            \
-                           .incx = incx,                                                                              \
-                           .y = (void *)y,                                                                            \
-                           .incy = incy,                                                                              \
-                           .result = result,                                                                          \
-                           .result_type = code};                                                                      \
-        return level1(h, &l, NULL, NULL, code);                                                                       \
-    }                                                                                                                 \
-    cublasStatus_t cublas##S##scal_v2_64(cublasHandle_t h, int64_t n, const T *alpha, T *x, int64_t incx) {           \
-        struct level1 l = {.call = "cublas" #S "scal", .routine = SCAL, .type = code, .n = n, .x = x, .incx = incx};  \
-        return level1(h, &l, alpha, NULL, code);                                                                      \
-    }                                                                                                                 \
-    cublasStatus_t cublas##S##rot_v2_64(cublasHandle_t h, int64_t n, T *x, int64_t incx, T *y, int64_t incy,          \
-                                        const T *c, const T *s) {                                                     \
-        struct level1 l = {.call = "cublas" #S "rot",                                                                 \
-                           .routine = ROT,                                                                            \
-                           .type = code,                                                                              \
-                           .n = n,                                                                                    \
-                           .x = x,                                                                                    \
-                           .incx = incx,                                                                              \
-                           .y = y,                                                                                    \
-                           .incy = incy};                                                                             \
-        return level1(h, &l, c, s, code);                                                                             \
+        struct vgpu_call c = {                                                                                        \
+            .call = "cublas" #S "swap", .routine = VGPU_SWAP, .run = run_swap, .type = code, .n = n, TWO_VECTORS};    \
+        return vgpu_call(h, &c, NULL, NULL);                                                                          \
     }
 
-LEVEL1(S, s, CUDA_R_32F, float)
-LEVEL1(D, d, CUDA_R_64F, double)
+LEVEL1(S, s, float, CUDA_R_32F)
+LEVEL1(D, d, double, CUDA_R_64F)
+LEVEL1(C, c, cuComplex, CUDA_C_32F)
+LEVEL1(Z, z, cuDoubleComplex, CUDA_C_64F)
+SCALE(Csscal, cuComplex, CUDA_C_32F, float, CUDA_R_32F)
+SCALE(Zdscal, cuDoubleComplex, CUDA_C_64F, double, CUDA_R_64F)
+DOT(Sdot, false, float, CUDA_R_32F)
+DOT(Ddot, false, double, CUDA_R_64F)
+DOT(Cdotu, false, cuComplex, CUDA_C_32F)
+DOT(Cdotc, true, cuComplex, CUDA_C_32F)
+DOT(Zdotu, false, cuDoubleComplex, CUDA_C_64F)
+DOT(Zdotc, true, cuDoubleComplex, CUDA_C_64F)
+REDUCE(Sasum, VGPU_ASUM, asum, float, CUDA_R_32F, float, CUDA_R_32F)
+REDUCE(Dasum, VGPU_ASUM, asum, double, CUDA_R_64F, double, CUDA_R_64F)
+REDUCE(Scasum, VGPU_ASUM, asum, cuComplex, CUDA_C_32F, float, CUDA_R_32F)
+REDUCE(Dzasum, VGPU_ASUM, asum, cuDoubleComplex, CUDA_C_64F, double, CUDA_R_64F)
+REDUCE(Snrm2, VGPU_NRM2, nrm2, float, CUDA_R_32F, float, CUDA_R_32F)
+REDUCE(Dnrm2, VGPU_NRM2, nrm2, double, CUDA_R_64F, double, CUDA_R_64F)
+REDUCE(Scnrm2, VGPU_NRM2, nrm2, cuComplex, CUDA_C_32F, float, CUDA_R_32F)
+REDUCE(Dznrm2, VGPU_NRM2, nrm2, cuDoubleComplex, CUDA_C_64F, double, CUDA_R_64F)
+TURN(Srot, float, CUDA_R_32F, float, CUDA_R_32F, float, CUDA_R_32F)
+TURN(Drot, double, CUDA_R_64F, double, CUDA_R_64F, double, CUDA_R_64F)
+TURN(Crot, cuComplex, CUDA_C_32F, float, CUDA_R_32F, cuComplex, CUDA_C_32F)
+TURN(Csrot, cuComplex, CUDA_C_32F, float, CUDA_R_32F, float, CUDA_R_32F)
+TURN(Zrot, cuDoubleComplex, CUDA_C_64F, double, CUDA_R_64F, cuDoubleComplex, CUDA_C_64F)
+TURN(Zdrot, cuDoubleComplex, CUDA_C_64F, double, CUDA_R_64F, double, CUDA_R_64F)
 
-/* ---- the Ex forms where all operands have one type and the work is in that type or in fp32 ---- */
+/* ---- the Ex forms: all operands of one type, work in that type, or in fp32 for those of 16 bits ---- */
+
+static bool is_vector_type(cudaDataType_t t) {
+    return vgpu_type_bytes(t) || vgpu_is_complex(t);
+}
 
 static bool plain(cudaDataType_t x, cudaDataType_t y, cudaDataType_t execution) {
-    return vgpu_type_bytes(x) && x == y && execution == (x == CUDA_R_64F ? CUDA_R_64F : CUDA_R_32F);
+    bool small = x == CUDA_R_16F || x == CUDA_R_16BF;
+    return is_vector_type(x) && x == y && execution == (small ? CUDA_R_32F : x);
+}
+
+/* A scalar beside vectors of a type: of the same, or of fp32 beside 16 bits. */
+static bool fits(cudaDataType_t scalar, cudaDataType_t x) {
+    return scalar == x || ((x == CUDA_R_16F || x == CUDA_R_16BF) && scalar == CUDA_R_32F);
+}
+
+static cudaDataType_t real_of(cudaDataType_t t) {
+    return t == CUDA_C_32F ? CUDA_R_32F : t == CUDA_C_64F ? CUDA_R_64F : t;
 }
 
 cublasStatus_t cublasAxpyEx_64(cublasHandle_t h, int64_t n, const void *alpha, cudaDataType at_, const void *x,
                                cudaDataType xt, int64_t incx, void *y, cudaDataType yt, int64_t incy, cudaDataType et) {
-    if (!plain(xt, yt, et) || !vgpu_type_bytes(at_)) return CUBLAS_STATUS_NOT_SUPPORTED;
-    struct level1 l = {.call = "cublasAxpyEx",
-                       .routine = AXPY,
-                       .type = xt,
-                       .n = n,
-                       .x = (void *)x,
-                       .incx = incx,
-                       .y = y,
-                       .incy = incy};
-    return level1(h, &l, alpha, NULL, at_);
+    struct vgpu_call c = {.call = "cublasAxpyEx",
+                          .routine = VGPU_AXPY,
+                          .run = run_axpy,
+                          .type = xt,
+                          .alpha_type = VGPU_AS(at_),
+                          .n = n,
+                          TWO_VECTORS};
+    return plain(xt, yt, et) && fits(at_, xt) ? vgpu_call(h, &c, alpha, NULL) : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 cublasStatus_t cublasScalEx_64(cublasHandle_t h, int64_t n, const void *alpha, cudaDataType at_, void *x,
                                cudaDataType xt, int64_t incx, cudaDataType et) {
-    if (!plain(xt, xt, et) || !vgpu_type_bytes(at_)) return CUBLAS_STATUS_NOT_SUPPORTED;
-    struct level1 l = {.call = "cublasScalEx", .routine = SCAL, .type = xt, .n = n, .x = x, .incx = incx};
-    return level1(h, &l, alpha, NULL, at_);
+    struct vgpu_call c = {.call = "cublasScalEx",
+                          .routine = VGPU_SCAL,
+                          .run = run_scal,
+                          .type = xt,
+                          .alpha_type = VGPU_AS(at_),
+                          .n = n,
+                          ONE_VECTOR};
+    return plain(xt, xt, et) && fits(at_, xt) ? vgpu_call(h, &c, alpha, NULL) : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-cublasStatus_t cublasDotEx_64(cublasHandle_t h, int64_t n, const void *x, cudaDataType xt, int64_t incx, const void *y,
-                              cudaDataType yt, int64_t incy, void *result, cudaDataType rt, cudaDataType et) {
-    if (!plain(xt, yt, et) || rt != xt) return CUBLAS_STATUS_NOT_SUPPORTED;
-    struct level1 l = {.call = "cublasDotEx",
-                       .routine = DOT,
-                       .type = xt,
-                       .n = n,
-                       .x = (void *)x,
-                       .incx = incx,
-                       .y = (void *)y,
-                       .incy = incy,
-                       .result = result,
-                       .result_type = rt};
-    return level1(h, &l, NULL, NULL, xt);
+static cublasStatus_t dot_ex(cublasHandle_t h, const char *call, bool conjugated, int64_t n, const void *x,
+                             cudaDataType xt, int64_t incx, const void *y, cudaDataType yt, int64_t incy, void *result,
+                             cudaDataType rt, cudaDataType et) {
+    struct vgpu_call c = {.call = call,
+                          .routine = VGPU_DOT,
+                          .run = run_dot,
+                          .type = xt,
+                          .conjugated = conjugated,
+                          .n = n,
+                          .p = {(void *)x, (void *)y, result},
+                          .ld = {incx, incy}};
+    return plain(xt, yt, et) && rt == xt ? vgpu_call(h, &c, NULL, NULL) : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-cublasStatus_t cublasNrm2Ex_64(cublasHandle_t h, int64_t n, const void *x, cudaDataType xt, int64_t incx, void *result,
-                               cudaDataType rt, cudaDataType et) {
-    if (!plain(xt, xt, et) || rt != xt) return CUBLAS_STATUS_NOT_SUPPORTED;
-    struct level1 l = {.call = "cublasNrm2Ex",
-                       .routine = NRM2,
-                       .type = xt,
-                       .n = n,
-                       .x = (void *)x,
-                       .incx = incx,
-                       .result = result,
-                       .result_type = rt};
-    return level1(h, &l, NULL, NULL, xt);
-}
+#define DOT_EX(name, conjugated)                                                                                       \
+    cublasStatus_t name##_64(cublasHandle_t h, int64_t n, const void *x, cudaDataType xt, int64_t incx, const void *y, \
+                             cudaDataType yt, int64_t incy, void *result, cudaDataType rt, cudaDataType et) {          \
+        return dot_ex(h, #name, conjugated, n, x, xt, incx, y, yt, incy, result, rt, et);                              \
+    }
+DOT_EX(cublasDotEx, false)
+DOT_EX(cublasDotcEx, true)
 
-cublasStatus_t cublasAsumEx_64(cublasHandle_t h, int64_t n, const void *x, cudaDataType xt, int64_t incx, void *result,
-                               cudaDataType rt, cudaDataType et) {
-    if (!plain(xt, xt, et) || rt != xt) return CUBLAS_STATUS_NOT_SUPPORTED;
-    struct level1 l = {.call = "cublasAsumEx",
-                       .routine = ASUM,
-                       .type = xt,
-                       .n = n,
-                       .x = (void *)x,
-                       .incx = incx,
-                       .result = result,
-                       .result_type = rt};
-    return level1(h, &l, NULL, NULL, xt);
-}
+#define NORM_EX(name, which, lower)                                                                                   \
+    cublasStatus_t name##_64(cublasHandle_t h, int64_t n, const void *x, cudaDataType xt, int64_t incx, void *result, \
+                             cudaDataType rt, cudaDataType et) {                                                      \
+        struct vgpu_call c = {.call = #name,                                                                          \
+                              .routine = which,                                                                       \
+                              .run = run_##lower,                                                                     \
+                              .type = xt,                                                                             \
+                              .c_type = VGPU_AS(rt),                                                                  \
+                              .n = n,                                                                                 \
+                              .p = {(void *)x, NULL, result},                                                         \
+                              .ld = {incx}};                                                                          \
+        bool good = (plain(xt, xt, et) || (vgpu_is_complex(xt) && et == real_of(xt))) && rt == real_of(xt);           \
+        return good ? vgpu_call(h, &c, NULL, NULL) : CUBLAS_STATUS_NOT_SUPPORTED;                                     \
+    }
+NORM_EX(cublasNrm2Ex, VGPU_NRM2, nrm2)
+NORM_EX(cublasAsumEx, VGPU_ASUM, asum)
+
+#define EXTREME_EX(name, suffix, I, least)                                                                  \
+    cublasStatus_t name##suffix(cublasHandle_t h, I n, const void *x, cudaDataType xt, I incx, I *result) { \
+        struct vgpu_call c = {.call = #name,                                                                \
+                              .routine = VGPU_IAMAX,                                                        \
+                              .run = run_iamax,                                                             \
+                              .type = xt,                                                                   \
+                              .magnitude_least = least,                                                     \
+                              .index_bytes = sizeof(I),                                                     \
+                              .n = n,                                                                       \
+                              .p = {(void *)x, NULL, result},                                               \
+                              .ld = {incx}};                                                                \
+        return is_vector_type(xt) ? vgpu_call(h, &c, NULL, NULL) : CUBLAS_STATUS_NOT_SUPPORTED;             \
+    }
+EXTREME_EX(cublasIamaxEx, _64, int64_t, false)
+EXTREME_EX(cublasIamaxEx, , int, false)
+EXTREME_EX(cublasIaminEx, _64, int64_t, true)
+EXTREME_EX(cublasIaminEx, , int, true)
 
 cublasStatus_t cublasCopyEx_64(cublasHandle_t h, int64_t n, const void *x, cudaDataType xt, int64_t incx, void *y,
                                cudaDataType yt, int64_t incy) {
-    if (!vgpu_type_bytes(xt) || xt != yt) return CUBLAS_STATUS_NOT_SUPPORTED;
-    struct level1 l = {.call = "cublasCopyEx",
-                       .routine = COPY,
-                       .type = xt,
-                       .n = n,
-                       .x = (void *)x,
-                       .incx = incx,
-                       .y = y,
-                       .incy = incy};
-    return level1(h, &l, NULL, NULL, xt);
+    struct vgpu_call c = {
+        .call = "cublasCopyEx", .routine = VGPU_COPY, .run = run_copy, .type = xt, .n = n, TWO_VECTORS};
+    return is_vector_type(xt) && xt == yt ? vgpu_call(h, &c, NULL, NULL) : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 cublasStatus_t cublasSwapEx_64(cublasHandle_t h, int64_t n, void *x, cudaDataType xt, int64_t incx, void *y,
                                cudaDataType yt, int64_t incy) {
-    if (!vgpu_type_bytes(xt) || xt != yt) return CUBLAS_STATUS_NOT_SUPPORTED;
-    struct level1 l = {
-        .call = "cublasSwapEx", .routine = SWAP, .type = xt, .n = n, .x = x, .incx = incx, .y = y, .incy = incy};
-    return level1(h, &l, NULL, NULL, xt);
+    struct vgpu_call c = {
+        .call = "cublasSwapEx", .routine = VGPU_SWAP, .run = run_swap, .type = xt, .n = n, TWO_VECTORS};
+    return is_vector_type(xt) && xt == yt ? vgpu_call(h, &c, NULL, NULL) : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+/* c and s have one type; beside complex vectors it may be real. c of a complex type is taken to be real. */
+cublasStatus_t cublasRotEx_64(cublasHandle_t h, int64_t n, void *x, cudaDataType xt, int64_t incx, void *y,
+                              cudaDataType yt, int64_t incy, const void *cosine, const void *sine, cudaDataType cst,
+                              cudaDataType et) {
+    struct vgpu_call c = {.call = "cublasRotEx",
+                          .routine = VGPU_ROT,
+                          .run = run_rot,
+                          .type = xt,
+                          .alpha_type = VGPU_AS(cst),
+                          .beta_type = VGPU_AS(cst),
+                          .n = n,
+                          TWO_VECTORS};
+    if (!plain(xt, yt, et) || (!fits(cst, xt) && cst != real_of(xt))) return CUBLAS_STATUS_NOT_SUPPORTED;
+    return cosine && sine ? vgpu_call(h, &c, cosine, sine) : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+static cublasStatus_t rotm(cublasHandle_t handle, const char *call, cudaDataType_t type, int64_t n, void *x,
+                           int64_t incx, void *y, int64_t incy, const void *numbers, cudaDataType_t numbers_type) {
+    struct vgpu_blas h;
+    cublasStatus_t e = vgpu_blas_open(handle, &h);
+    struct vgpu_call c = {.call = call,
+                          .routine = VGPU_ROT,
+                          .run = run_rotm,
+                          .type = type,
+                          .alpha_type = VGPU_AS(numbers_type),
+                          .n = n,
+                          TWO_VECTORS};
+    if (e) return e;
+    if (!numbers) return CUBLAS_STATUS_INVALID_VALUE;
+    if (h.mode == CUBLAS_POINTER_MODE_DEVICE)
+        c.device_numbers = numbers;
+    else
+        for (int i = 0; i < 5; i++) c.numbers[i] = vgpu_load(numbers_type, numbers, i);
+    return vgpu_call(handle, &c, NULL, NULL);
+}
+
+cublasStatus_t cublasSrotm_v2_64(cublasHandle_t h, int64_t n, float *x, int64_t incx, float *y, int64_t incy,
+                                 const float *numbers) {
+    return rotm(h, "cublasSrotm", CUDA_R_32F, n, x, incx, y, incy, numbers, CUDA_R_32F);
+}
+
+cublasStatus_t cublasDrotm_v2_64(cublasHandle_t h, int64_t n, double *x, int64_t incx, double *y, int64_t incy,
+                                 const double *numbers) {
+    return rotm(h, "cublasDrotm", CUDA_R_64F, n, x, incx, y, incy, numbers, CUDA_R_64F);
+}
+
+cublasStatus_t cublasRotmEx_64(cublasHandle_t h, int64_t n, void *x, cudaDataType xt, int64_t incx, void *y,
+                               cudaDataType yt, int64_t incy, const void *numbers, cudaDataType nt, cudaDataType et) {
+    if (!plain(xt, yt, et) || vgpu_is_complex(xt) || !fits(nt, xt)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    return rotm(h, "cublasRotmEx", xt, n, x, incx, y, incy, numbers, nt);
 }

@@ -1,210 +1,309 @@
-/* Level 3 but for gemm: syrk, syr2k, symm, trmm, trsm. A triangle's other half is neither read nor written. */
-#include "vgpu/vgpu_blas.h"
+/* Level 3 but for gemm, in four types. A triangle's other half is neither read nor written. */
+#include "vgpu/vgpu_blas_call.h"
 
-#include <cblas.h>
 #include <string.h>
 
-enum routine { SYRK, SYR2K, SYMM, TRMM, TRSM };
+#define RUN(name)                                                                                     \
+    static void run_##name(const struct vgpu_call *c, void *const *p, const struct vgpu_value *alpha, \
+                           const struct vgpu_value *beta)
+#define M (int)c->m
+#define N (int)c->n
+#define K (int)c->k
+#define OP_A p[0], (int)c->ld[0]
+#define OP_B p[1], (int)c->ld[1]
+#define OP_C p[2], (int)c->ld[2]
+#define RANK CblasColMajor, vgpu_uplo(c), vgpu_trans(c, c->ta), N, K
+#define SIDE CblasColMajor, vgpu_side(c), vgpu_uplo(c)
+#define TRIANGULAR SIDE, vgpu_trans(c, c->ta), vgpu_diag(c), M, N
 
-struct shape {
-    const void *p;
-    int64_t rows, columns, ld;
-};
+/* ---- what one problem computes ---- */
 
-struct level3 {
-    const char *call;
-    enum routine routine;
-    cudaDataType_t type;
-    CBLAS_SIDE side;
-    CBLAS_UPLO uplo;
-    CBLAS_TRANSPOSE trans;
-    CBLAS_DIAG diag;
-    int64_t m, n, k;      /* syrk, syr2k: n and k; the others: m and n */
-    struct shape a, b, c; /* c is written; b.p NULL: the routine has none */
-    struct vgpu_scalar alpha, beta;
-};
-
-static void run_float(const struct level3 *l, float alpha, float beta) {
-    int m = (int)l->m, n = (int)l->n, k = (int)l->k, lda = (int)l->a.ld, ldb = (int)l->b.ld, ldc = (int)l->c.ld;
-    void *c = (void *)l->c.p;
-    switch (l->routine) {
-    case SYRK:
-        cblas_ssyrk(CblasColMajor, l->uplo, l->trans, n, k, alpha, l->a.p, lda, beta, c, ldc);
-        break;
-    case SYR2K:
-        cblas_ssyr2k(CblasColMajor, l->uplo, l->trans, n, k, alpha, l->a.p, lda, l->b.p, ldb, beta, c, ldc);
-        break;
-    case SYMM:
-        cblas_ssymm(CblasColMajor, l->side, l->uplo, m, n, alpha, l->a.p, lda, l->b.p, ldb, beta, c, ldc);
-        break;
-    case TRMM:
-        cblas_strmm(CblasColMajor, l->side, l->uplo, l->trans, l->diag, m, n, alpha, l->a.p, lda, c, ldc);
-        break;
-    case TRSM:
-        cblas_strsm(CblasColMajor, l->side, l->uplo, l->trans, l->diag, m, n, alpha, l->a.p, lda, c, ldc);
-        break;
-    }
+RUN(symm) {
+#define SYMM(l, al, be) cblas_##l##symm(SIDE, M, N, al, OP_A, OP_B, be, OP_C)
+    VGPU_FOR_ALL(c, SYMM);
 }
 
-static void run_double(const struct level3 *l, double alpha, double beta) {
-    int m = (int)l->m, n = (int)l->n, k = (int)l->k, lda = (int)l->a.ld, ldb = (int)l->b.ld, ldc = (int)l->c.ld;
-    void *c = (void *)l->c.p;
-    switch (l->routine) {
-    case SYRK:
-        cblas_dsyrk(CblasColMajor, l->uplo, l->trans, n, k, alpha, l->a.p, lda, beta, c, ldc);
-        break;
-    case SYR2K:
-        cblas_dsyr2k(CblasColMajor, l->uplo, l->trans, n, k, alpha, l->a.p, lda, l->b.p, ldb, beta, c, ldc);
-        break;
-    case SYMM:
-        cblas_dsymm(CblasColMajor, l->side, l->uplo, m, n, alpha, l->a.p, lda, l->b.p, ldb, beta, c, ldc);
-        break;
-    case TRMM:
-        cblas_dtrmm(CblasColMajor, l->side, l->uplo, l->trans, l->diag, m, n, alpha, l->a.p, lda, c, ldc);
-        break;
-    case TRSM:
-        cblas_dtrsm(CblasColMajor, l->side, l->uplo, l->trans, l->diag, m, n, alpha, l->a.p, lda, c, ldc);
-        break;
-    }
-}
-
-/* beta = 0: what is in C, NaN included, does not count. Only the part that the routine writes is touched. */
-static void clear(const struct level3 *l) {
-    for (int64_t j = 0; j < l->c.columns; j++) {
-        bool triangle = l->routine == SYRK || l->routine == SYR2K;
-        int64_t from = triangle && l->uplo == CblasLower ? j : 0,
-                to = triangle && l->uplo == CblasUpper ? j + 1 : l->c.rows;
-        size_t e = vgpu_type_bytes(l->type);
-        memset((char *)l->c.p + (size_t)(j * l->c.ld + from) * e, 0, (size_t)(to - from) * e);
-    }
+RUN(hemm) {
+#define HEMM(l, al, be) cblas_##l##hemm(SIDE, M, N, al, OP_A, OP_B, be, OP_C)
+    VGPU_FOR_COMPLEX(c, HEMM);
 }
 
 /* cuBLAS multiplies out of place, BLAS in place. */
-static void copy_b(const struct level3 *l) {
-    size_t e = vgpu_type_bytes(l->type);
-    for (int64_t j = 0; j < l->c.columns; j++)
-        memmove((char *)l->c.p + (size_t)(j * l->c.ld) * e, (const char *)l->b.p + (size_t)(j * l->b.ld) * e,
-                (size_t)l->c.rows * e);
+static void copy_b(const struct vgpu_call *c, void *const *p) {
+    size_t e = vgpu_scalar_bytes(c->type);
+    for (int64_t j = 0; p[1] != p[2] && j < c->n; j++)
+        memmove((char *)p[2] + (size_t)(j * c->ld[2]) * e, (const char *)p[1] + (size_t)(j * c->ld[1]) * e,
+                (size_t)c->m * e);
 }
 
-static bool in_reach(const struct level3 *l, const struct shape *s) {
-    return !s->p || vgpu_reach(l->call, s->p, vgpu_matrix_bytes(s->rows, s->columns, s->ld, vgpu_type_bytes(l->type)));
+RUN(trmm) {
+#define TRMM(l, al, be) cblas_##l##trmm(TRIANGULAR, al, OP_A, OP_C)
+    (void)beta;
+    copy_b(c, p);
+    VGPU_FOR_ALL(c, TRMM);
 }
 
-static void run_level3(void *args) {
-    struct level3 *l = args;
-    bool has_beta = l->routine <= SYMM;
-    double alpha, beta = 1;
-    if (!vgpu_scalar_get(&l->alpha, l->call, &alpha) || (has_beta && !vgpu_scalar_get(&l->beta, l->call, &beta)))
-        return;
-    if (!in_reach(l, &l->a) || !in_reach(l, &l->b) || !in_reach(l, &l->c)) return;
-    if (has_beta && beta == 0) clear(l);
-    if (l->routine == TRMM && l->b.p != l->c.p) copy_b(l);
-    if (l->type == CUDA_R_32F)
-        run_float(l, (float)alpha, (float)beta);
+RUN(trsm) {
+#define TRSM(l, al, be) cblas_##l##trsm(TRIANGULAR, al, OP_A, OP_B)
+    (void)beta;
+    VGPU_FOR_ALL(c, TRSM);
+}
+
+/* A as complex fp32, be it of 8-bit integers. NULL: no memory. */
+static void *complex_a(const struct vgpu_call *c, void *const *p, int64_t *ld) {
+    bool t = c->ta != CUBLAS_OP_N;
+    int64_t rows = t ? c->k : c->n, columns = t ? c->n : c->k;
+    *ld = rows;
+    return vgpu_widened(CUDA_R_8I, VGPU_ROUND_NONE, p[0], 2 * rows, columns, 2 * c->ld[0]);
+}
+
+/* The rest of a call whose A is of 8-bit integers, with A as fp32. */
+static void with_complex_a(const struct vgpu_call *c, void *const *p, const struct vgpu_value *alpha,
+                           const struct vgpu_value *beta,
+                           void (*run)(const struct vgpu_call *, void *const *, const struct vgpu_value *,
+                                       const struct vgpu_value *)) {
+    struct vgpu_call plain = *c;
+    void *q[VGPU_OPERANDS] = {complex_a(c, p, &plain.ld[0]), p[1], p[2]};
+    plain.a_type = 0;
+    if (q[0])
+        run(&plain, q, alpha, beta);
     else
-        run_double(l, alpha, beta);
+        vgpu_fault("a product of integers has no host memory to work in", p[2], 0);
+    vgpu_scratch_give(q[0]);
 }
 
-static bool short_ld(const struct shape *s) {
-    return s->ld < vgpu_at_least_one(s->rows);
+RUN(syrk) {
+#define SYRK(l, al, be) cblas_##l##syrk(RANK, al, OP_A, be, OP_C)
+    if (vgpu_call_type(c, 0) == CUDA_C_8I)
+        with_complex_a(c, p, alpha, beta, run_syrk);
+    else
+        VGPU_FOR_ALL(c, SYRK);
 }
 
-static cublasStatus_t level3(cublasHandle_t handle, struct level3 *l, const void *alpha, const void *beta) {
-    struct vgpu_blas h;
-    cublasStatus_t e = vgpu_blas_open(handle, &h);
-    bool has_beta = l->routine <= SYMM, has_b = l->routine != SYRK && l->routine != TRSM;
-    if (e) return e;
-    if (l->m < 0 || l->n < 0 || l->k < 0 || short_ld(&l->a) || (has_b && short_ld(&l->b)) || short_ld(&l->c) ||
-        !alpha || (has_beta && !beta))
+RUN(herk) {
+    if (vgpu_call_type(c, 0) == CUDA_C_8I)
+        with_complex_a(c, p, alpha, beta, run_herk);
+    else if (c->type == CUDA_C_32F)
+        cblas_cherk(RANK, alpha->s, OP_A, beta->s, OP_C);
+    else
+        cblas_zherk(RANK, alpha->d, OP_A, beta->d, OP_C);
+}
+
+RUN(syr2k) {
+#define SYR2K(l, al, be) cblas_##l##syr2k(RANK, al, OP_A, OP_B, be, OP_C)
+    VGPU_FOR_ALL(c, SYR2K);
+}
+
+RUN(her2k) {
+    if (c->type == CUDA_C_32F)
+        cblas_cher2k(RANK, alpha->c, OP_A, OP_B, beta->s, OP_C);
+    else
+        cblas_zher2k(RANK, alpha->z, OP_A, OP_B, beta->d, OP_C);
+}
+
+/* ---- syrkx, herkx: half of a product, by columns ---- */
+
+enum { COLUMNS = 64 };
+
+/* Rows first … of op(x), which is of n×k. */
+static const void *rows_from(const struct vgpu_call *c, const void *x, int64_t ld, int64_t first) {
+    return (const char *)x + (size_t)(first * (c->ta == CUBLAS_OP_N ? 1 : ld)) * vgpu_scalar_bytes(c->type);
+}
+
+/* out = alpha op(A)(rows) op(B)(columns)', without gaps. */
+static void block(const struct vgpu_call *c, void *const *p, const struct vgpu_value *alpha, int64_t row, int64_t rows,
+                  int64_t column, int64_t columns, void *out) {
+#define BLOCK(l, al, be) \
+    cblas_##l##gemm(CblasColMajor, ta, tb, (int)rows, (int)columns, K, al, a, lda, b, ldb, be, out, (int)rows)
+    static const struct vgpu_value zero;
+    const struct vgpu_value *beta = &zero;
+    const void *a = rows_from(c, p[0], c->ld[0], row), *b = rows_from(c, p[1], c->ld[1], column);
+    int lda = (int)c->ld[0], ldb = (int)c->ld[1];
+    CBLAS_TRANSPOSE flip = c->hermitian ? CblasConjTrans : CblasTrans;
+    CBLAS_TRANSPOSE ta = c->ta == CUBLAS_OP_N ? CblasNoTrans : flip, tb = c->ta == CUBLAS_OP_N ? flip : CblasNoTrans;
+    VGPU_FOR_ALL(c, BLOCK);
+}
+
+#define ADD_BLOCK(T, value)                                                                                         \
+    static void add_##T(const struct vgpu_call *c, T *to, const T *from, int64_t row, int64_t rows, int64_t column, \
+                        int64_t columns, const struct vgpu_value *beta) {                                           \
+        bool lower = c->uplo == CUBLAS_FILL_MODE_LOWER;                                                             \
+        T b = value;                                                                                                \
+        for (int64_t j = column; j < column + columns; j++)                                                         \
+            for (int64_t i = lower ? j : row; i < (lower ? row + rows : j + 1); i++) {                              \
+                T *at = &to[j * c->ld[2] + i];                                                                      \
+                *at = from[(j - column) * rows + i - row] + (b == 0 ? 0 : b * *at);                                 \
+            }                                                                                                       \
+    }
+ADD_BLOCK(float, beta->s)
+ADD_BLOCK(double, beta->d)
+ADD_BLOCK(cfloat, beta->c[0] + beta->c[1] * _Complex_I)
+ADD_BLOCK(cdouble, beta->z[0] + beta->z[1] * _Complex_I)
+
+RUN(syrkx) {
+#define ADD(T) add_##T(c, p[2], out, row, rows, j, columns, beta)
+    void *out = vgpu_scratch_take((size_t)(c->n * COLUMNS) * vgpu_scalar_bytes(c->type));
+    if (!out) {
+        vgpu_fault("a product of matrices has no host memory to work in", p[2], 0);
+        return;
+    }
+    for (int64_t j = 0; j < c->n; j += COLUMNS) {
+        int64_t columns = c->n - j < COLUMNS ? c->n - j : COLUMNS;
+        int64_t row = c->uplo == CUBLAS_FILL_MODE_LOWER ? j : 0;
+        int64_t rows = c->uplo == CUBLAS_FILL_MODE_LOWER ? c->n - j : j + columns;
+        block(c, p, alpha, row, rows, j, columns, out);
+        VGPU_FOR_TYPES(c, ADD)
+    }
+    vgpu_scratch_give(out);
+    for (int64_t j = 0; c->hermitian && j < c->n; j++) vgpu_make_real(c->type, p[2], j * (c->ld[2] + 1));
+}
+
+/* ---- the functions ---- */
+
+#define CALL(name, which, lower, code) .call = "cublas" #name, .routine = which, .run = run_##lower, .type = code
+
+/* Rank k with A alone; scalars of type ST. Conjugated if Hermitian: op is N or C, where the others take N or T. */
+static cublasStatus_t rank_k(cublasHandle_t h, struct vgpu_call *c, const void *alpha, const void *beta) {
+    if (vgpu_is_complex(c->type) && c->ta == (c->hermitian ? CUBLAS_OP_T : CUBLAS_OP_C))
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (!l->c.rows || !l->c.columns) return CUBLAS_STATUS_SUCCESS;
-    bool reads = l->a.rows && l->a.columns;
-    if (!l->c.p || (reads && (!l->a.p || (has_b && !l->b.p)))) return CUBLAS_STATUS_INVALID_VALUE;
-    if (vgpu_too_large(l->m, l->n, l->k) || vgpu_too_large(l->a.ld, l->b.ld, l->c.ld))
-        return CUBLAS_STATUS_NOT_SUPPORTED;
-    l->alpha = vgpu_scalar(&h, alpha, l->type);
-    if (has_beta) l->beta = vgpu_scalar(&h, beta, l->type);
-    return vgpu_blas_run(&h, l->call, "", run_level3, l, sizeof *l, false);
+    return vgpu_call(h, c, alpha, beta);
 }
 
-static CBLAS_UPLO uplo_of(cublasFillMode_t u) {
-    return u == CUBLAS_FILL_MODE_LOWER ? CblasLower : CblasUpper;
-}
-
-static CBLAS_SIDE side_of(cublasSideMode_t s) {
-    return s == CUBLAS_SIDE_LEFT ? CblasLeft : CblasRight;
-}
-
-static CBLAS_TRANSPOSE trans_of(cublasOperation_t t) {
-    return t == CUBLAS_OP_N ? CblasNoTrans : CblasTrans;
-}
-
-static bool good(cublasSideMode_t side, cublasFillMode_t uplo, cublasOperation_t trans, cublasDiagType_t diag) {
-    return (side == CUBLAS_SIDE_LEFT || side == CUBLAS_SIDE_RIGHT) && vgpu_is_uplo(uplo) && vgpu_is_op(trans) &&
-           (diag == CUBLAS_DIAG_UNIT || diag == CUBLAS_DIAG_NON_UNIT);
-}
-
-static cublasStatus_t rank_k(cublasHandle_t h, struct level3 l, cublasFillMode_t uplo, cublasOperation_t trans,
-                             const void *a, int64_t lda, const void *b, int64_t ldb, void *c, int64_t ldc,
-                             const void *alpha, const void *beta) {
-    if (!good(CUBLAS_SIDE_LEFT, uplo, trans, CUBLAS_DIAG_UNIT)) return CUBLAS_STATUS_INVALID_VALUE;
-    int64_t rows = trans == CUBLAS_OP_N ? l.n : l.k, columns = trans == CUBLAS_OP_N ? l.k : l.n;
-    l.uplo = uplo_of(uplo);
-    l.trans = trans_of(trans);
-    l.a = (struct shape){a, rows, columns, lda};
-    l.b = (struct shape){b, rows, columns, ldb};
-    l.c = (struct shape){c, l.n, l.n, ldc};
-    return level3(h, &l, alpha, beta);
-}
-
-static cublasStatus_t sided(cublasHandle_t h, struct level3 l, cublasSideMode_t side, cublasFillMode_t uplo,
-                            cublasOperation_t trans, cublasDiagType_t diag, const void *a, int64_t lda, const void *b,
-                            int64_t ldb, void *c, int64_t ldc, const void *alpha, const void *beta) {
-    if (!good(side, uplo, trans, diag)) return CUBLAS_STATUS_INVALID_VALUE;
-    int64_t order = side == CUBLAS_SIDE_LEFT ? l.m : l.n;
-    l.side = side_of(side);
-    l.uplo = uplo_of(uplo);
-    l.trans = trans_of(trans);
-    l.diag = diag == CUBLAS_DIAG_UNIT ? CblasUnit : CblasNonUnit;
-    l.a = (struct shape){a, order, order, lda};
-    l.b = (struct shape){b, l.m, l.n, ldb};
-    l.c = (struct shape){c, l.m, l.n, ldc};
-    return level3(h, &l, alpha, beta);
-}
-
-#define LEVEL3(S, code, T)                                                                                             \
-    cublasStatus_t cublas##S##syrk_v2_64(cublasHandle_t h, cublasFillMode_t uplo, cublasOperation_t trans, int64_t n,  \
-                                         int64_t k, const T *alpha, const T *a, int64_t lda, const T *beta, T *c,      \
-                                         int64_t ldc) {                                                                \
-        struct level3 l = {.call = "cublas" #S "syrk", .routine = SYRK, .type = code, .n = n, .k = k};                 \
-        return rank_k(h, l, uplo, trans, a, lda, NULL, 1, c, ldc, alpha, beta);                                        \
-    }                                                                                                                  \
-    cublasStatus_t cublas##S##syr2k_v2_64(cublasHandle_t h, cublasFillMode_t uplo, cublasOperation_t trans, int64_t n, \
-                                          int64_t k, const T *alpha, const T *a, int64_t lda, const T *b, int64_t ldb, \
-                                          const T *beta, T *c, int64_t ldc) {                                          \
-        struct level3 l = {.call = "cublas" #S "syr2k", .routine = SYR2K, .type = code, .n = n, .k = k};               \
-        return rank_k(h, l, uplo, trans, a, lda, b, ldb, c, ldc, alpha, beta);                                         \
-    }                                                                                                                  \
-    cublasStatus_t cublas##S##symm_v2_64(cublasHandle_t h, cublasSideMode_t side, cublasFillMode_t uplo, int64_t m,    \
-                                         int64_t n, const T *alpha, const T *a, int64_t lda, const T *b, int64_t ldb,  \
-                                         const T *beta, T *c, int64_t ldc) {                                           \
-        struct level3 l = {.call = "cublas" #S "symm", .routine = SYMM, .type = code, .m = m, .n = n};                 \
-        return sided(h, l, side, uplo, CUBLAS_OP_N, CUBLAS_DIAG_UNIT, a, lda, b, ldb, c, ldc, alpha, beta);            \
-    }                                                                                                                  \
-    cublasStatus_t cublas##S##trmm_v2_64(cublasHandle_t h, cublasSideMode_t side, cublasFillMode_t uplo,               \
-                                         cublasOperation_t trans, cublasDiagType_t diag, int64_t m, int64_t n,         \
-                                         const T *alpha, const T *a, int64_t lda, const T *b, int64_t ldb, T *c,       \
-                                         int64_t ldc) {                                                                \
-        struct level3 l = {.call = "cublas" #S "trmm", .routine = TRMM, .type = code, .m = m, .n = n};                 \
-        return sided(h, l, side, uplo, trans, diag, a, lda, b, ldb, c, ldc, alpha, NULL);                              \
-    }                                                                                                                  \
-    cublasStatus_t cublas##S##trsm_v2_64(cublasHandle_t h, cublasSideMode_t side, cublasFillMode_t uplo,               \
-                                         cublasOperation_t trans, cublasDiagType_t diag, int64_t m, int64_t n,         \
-                                         const T *alpha, const T *a, int64_t lda, T *b, int64_t ldb) {                 \
-        struct level3 l = {.call = "cublas" #S "trsm", .routine = TRSM, .type = code, .m = m, .n = n};                 \
-        return sided(h, l, side, uplo, trans, diag, a, lda, NULL, 1, b, ldb, alpha, NULL);                             \
+#define RANK_K(S, lower, T, code, ST, scode, is_hermitian)                                                    \
+    cublasStatus_t cublas##S##lower##_v2_64(cublasHandle_t h, cublasFillMode_t uplo, cublasOperation_t trans, \
+                                            int64_t n, int64_t k, const ST *alpha, const T *a, int64_t lda,   \
+                                            const ST *beta, T *c_, int64_t ldc) {                             \
+        struct vgpu_call c = {CALL(S##lower, VGPU_SYRK, lower, code),                                         \
+                              .alpha_type = VGPU_AS(scode),                                                   \
+                              .hermitian = is_hermitian,                                                      \
+                              .uplo = uplo,                                                                   \
+                              .ta = trans,                                                                    \
+                              .n = n,                                                                         \
+                              .k = k,                                                                         \
+                              .p = {(void *)a, NULL, c_},                                                     \
+                              .ld = {lda, 1, ldc}};                                                           \
+        return rank_k(h, &c, alpha, beta);                                                                    \
     }
 
-LEVEL3(S, CUDA_R_32F, float)
-LEVEL3(D, CUDA_R_64F, double)
+#define RANK_2K(suffix, S, lower, which, T, code, BT, bcode, is_hermitian)                                             \
+    cublasStatus_t cublas##S##lower##suffix(cublasHandle_t h, cublasFillMode_t uplo, cublasOperation_t trans,          \
+                                            int64_t n, int64_t k, const T *alpha, const T *a, int64_t lda, const T *b, \
+                                            int64_t ldb, const BT *beta, T *c_, int64_t ldc) {                         \
+        struct vgpu_call c = {.call = "cublas" #S #lower,                                                              \
+                              .routine = which,                                                                        \
+                              .run = which == VGPU_SYRKX ? run_syrkx                                                   \
+                                     : is_hermitian      ? run_her2k                                                   \
+                                                         : run_syr2k,                                                       \
+                              .type = code,                                                                            \
+                              .beta_type = VGPU_AS(bcode),                                                             \
+                              .hermitian = is_hermitian,                                                               \
+                              .uplo = uplo,                                                                            \
+                              .ta = trans,                                                                             \
+                              .n = n,                                                                                  \
+                              .k = k,                                                                                  \
+                              .p = {(void *)a, (void *)b, c_},                                                         \
+                              .ld = {lda, ldb, ldc}};                                                                  \
+        return rank_k(h, &c, alpha, beta);                                                                             \
+    }
+
+#define SIDED(S, lower, T, code)                                                                                       \
+    cublasStatus_t cublas##S##lower##_v2_64(cublasHandle_t h, cublasSideMode_t side, cublasFillMode_t uplo, int64_t m, \
+                                            int64_t n, const T *alpha, const T *a, int64_t lda, const T *b,            \
+                                            int64_t ldb, const T *beta, T *c_, int64_t ldc) {                          \
+        struct vgpu_call c = {                                                                                         \
+            CALL(S##lower, VGPU_SYMM, lower, code), .side = side,         .uplo = uplo, .m = m, .n = n,                \
+            .p = {(void *)a, (void *)b, c_},        .ld = {lda, ldb, ldc}};                                            \
+        return vgpu_call(h, &c, alpha, beta);                                                                          \
+    }
+
+#define TRIANGLES(S, T, code)                                                                                      \
+    cublasStatus_t cublas##S##trmm_v2_64(cublasHandle_t h, cublasSideMode_t side, cublasFillMode_t uplo,           \
+                                         cublasOperation_t trans, cublasDiagType_t diag, int64_t m, int64_t n,     \
+                                         const T *alpha, const T *a, int64_t lda, const T *b, int64_t ldb, T *c_,  \
+                                         int64_t ldc) {                                                            \
+        struct vgpu_call c = {CALL(S##trmm, VGPU_TRMM, trmm, code),                                                \
+                              .side = side,                                                                        \
+                              .uplo = uplo,                                                                        \
+                              .ta = trans,                                                                         \
+                              .diag = diag,                                                                        \
+                              .m = m,                                                                              \
+                              .n = n,                                                                              \
+                              .p = {(void *)a, (void *)b, c_},                                                     \
+                              .ld = {lda, ldb, ldc}};                                                              \
+        return vgpu_call(h, &c, alpha, NULL);                                                                      \
+    }                                                                                                              \
+    cublasStatus_t cublas##S##trsm_v2_64(cublasHandle_t h, cublasSideMode_t side, cublasFillMode_t uplo,           \
+                                         cublasOperation_t trans, cublasDiagType_t diag, int64_t m, int64_t n,     \
+                                         const T *alpha, const T *a, int64_t lda, T *b, int64_t ldb) {             \
+        struct vgpu_call c = {CALL(S##trsm, VGPU_TRSM, trsm, code),                                                \
+                              .side = side,                                                                        \
+                              .uplo = uplo,                                                                        \
+                              .ta = trans,                                                                         \
+                              .diag = diag,                                                                        \
+                              .m = m,                                                                              \
+                              .n = n,                                                                              \
+                              .p = {(void *)a, b},                                                                 \
+                              .ld = {lda, ldb}};                                                                   \
+        return vgpu_call(h, &c, alpha, NULL);                                                                      \
+    }                                                                                                              \
+    cublasStatus_t cublas##S##trsmBatched_64(cublasHandle_t h, cublasSideMode_t side, cublasFillMode_t uplo,       \
+                                             cublasOperation_t trans, cublasDiagType_t diag, int64_t m, int64_t n, \
+                                             const T *alpha, const T *const a[], int64_t lda, T *const b[],        \
+                                             int64_t ldb, int64_t batch) {                                         \
+        struct vgpu_call c = {CALL(S##trsmBatched, VGPU_TRSM, trsm, code),                                         \
+                              .side = side,                                                                        \
+                              .uplo = uplo,                                                                        \
+                              .ta = trans,                                                                         \
+                              .diag = diag,                                                                        \
+                              .m = m,                                                                              \
+                              .n = n,                                                                              \
+                              .batched = true,                                                                     \
+                              .array = true,                                                                       \
+                              .batch = batch,                                                                      \
+                              .p = {(void *)a, (void *)b},                                                         \
+                              .ld = {lda, ldb}};                                                                   \
+        return vgpu_call(h, &c, alpha, NULL);                                                                      \
+    }
+
+#define LEVEL3(S, T, code)                                         \
+    SIDED(S, symm, T, code)                                        \
+    TRIANGLES(S, T, code)                                          \
+    RANK_K(S, syrk, T, code, T, code, false)                       \
+    RANK_2K(_v2_64, S, syr2k, VGPU_SYR2K, T, code, T, code, false) \
+    RANK_2K(_64, S, syrkx, VGPU_SYRKX, T, code, T, code, false)
+
+#define LEVEL3_COMPLEX(S, T, code, R, rcode)                       \
+    SIDED(S, hemm, T, code)                                        \
+    RANK_K(S, herk, T, code, R, rcode, true)                       \
+    RANK_2K(_v2_64, S, her2k, VGPU_SYR2K, T, code, R, rcode, true) \
+    RANK_2K(_64, S, herkx, VGPU_SYRKX, T, code, R, rcode, true)
+
+LEVEL3(S, float, CUDA_R_32F)
+LEVEL3(D, double, CUDA_R_64F)
+LEVEL3(C, cuComplex, CUDA_C_32F)
+LEVEL3(Z, cuDoubleComplex, CUDA_C_64F)
+LEVEL3_COMPLEX(C, cuComplex, CUDA_C_32F, float, CUDA_R_32F)
+LEVEL3_COMPLEX(Z, cuDoubleComplex, CUDA_C_64F, double, CUDA_R_64F)
+
+/* A of complex fp32 or of pairs of 8-bit integers; by three real products on a device (3m), which changes rounding. */
+#define RANK_K_EX(name, lower, ST, scode, is_hermitian)                                                           \
+    cublasStatus_t cublas##name##_64(cublasHandle_t h, cublasFillMode_t uplo, cublasOperation_t trans, int64_t n, \
+                                     int64_t k, const ST *alpha, const void *a, cudaDataType at, int64_t lda,     \
+                                     const ST *beta, void *c_, cudaDataType ct, int64_t ldc) {                    \
+        struct vgpu_call c = {CALL(name, VGPU_SYRK, lower, CUDA_C_32F),                                           \
+                              .a_type = VGPU_AS(at),                                                              \
+                              .alpha_type = VGPU_AS(scode),                                                       \
+                              .hermitian = is_hermitian,                                                          \
+                              .uplo = uplo,                                                                       \
+                              .ta = trans,                                                                        \
+                              .n = n,                                                                             \
+                              .k = k,                                                                             \
+                              .p = {(void *)a, NULL, c_},                                                         \
+                              .ld = {lda, 1, ldc}};                                                               \
+        if (ct != CUDA_C_32F || (at != CUDA_C_32F && at != CUDA_C_8I)) return CUBLAS_STATUS_NOT_SUPPORTED;        \
+        return rank_k(h, &c, alpha, beta);                                                                        \
+    }
+RANK_K_EX(CsyrkEx, syrk, cuComplex, CUDA_C_32F, false)
+RANK_K_EX(Csyrk3mEx, syrk, cuComplex, CUDA_C_32F, false)
+RANK_K_EX(CherkEx, herk, float, CUDA_R_32F, true)
+RANK_K_EX(Cherk3mEx, herk, float, CUDA_R_32F, true)

@@ -217,6 +217,15 @@ static bool reach_all(const struct job *j, bool reads_c) {
            reach_epilogue(p);
 }
 
+static bool reach_scalar(const struct vgpu_scalar *s) {
+    return !s->device || vgpu_reach(call, s->device, vgpu_element_bytes(s->type));
+}
+
+static void run_dry_matmul(void *args) {
+    const struct job *j = args;
+    if (reach_scalar(&j->alpha) && reach_scalar(&j->beta)) reach_all(j, !j->beta.device && j->beta.value != 0);
+}
+
 static void run_matmul(void *args) {
     struct job *j = args;
     struct vgpu_lt_product *p = &j->product;
@@ -337,5 +346,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     h.stream = stream;
     snprintf(variant, sizeof variant, "_%s%s_%c%c", type_name(p), p->batch > 1 ? "_batched" : "", p->ta ? 't' : 'n',
              p->tb ? 't' : 'n');
-    return vgpu_blas_run(&h, "cublasLtgemm", variant, run_matmul, &j, sizeof j, false);
+    struct vgpu_work w = {.run = run_matmul, .dry = run_dry_matmul, .args = &j, .bytes = sizeof j};
+    vgpu_lt_amount(p, !beta_is_zero(&j), &w.amount);
+    return vgpu_blas_run(&h, "cublasLtgemm", variant, &w, false);
 }

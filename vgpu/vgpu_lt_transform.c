@@ -34,6 +34,37 @@ static double value(const struct side *s, int32_t batch, int64_t i, int64_t j) {
     return vgpu_load(s->type, s->p, batch * s->stride + (s->t ? place(s, j, i) : place(s, i, j)));
 }
 
+static bool reach_scalar(const struct vgpu_scalar *s) {
+    return !s->device || vgpu_reach(call, s->device, vgpu_element_bytes(s->type));
+}
+
+/* A scalar on the device is not known: it could be 0, and then its matrix would not be read. */
+static bool counts(const struct side *s, const struct vgpu_scalar *factor) {
+    return s->p && !factor->device && factor->value != 0;
+}
+
+static void run_dry_transform(void *args) {
+    const struct job *w = args;
+    if (!reach_scalar(&w->alpha) || !reach_scalar(&w->beta)) return;
+    if (counts(&w->a, &w->alpha) && !in_reach(&w->a)) return;
+    if (!counts(&w->b, &w->beta) || in_reach(&w->b)) in_reach(&w->c);
+}
+
+static double bytes_of(const struct side *s) {
+    int32_t count = s->stride ? s->batch : 1;
+    return (double)s->rows * (double)s->columns * count * (double)vgpu_element_bytes(s->type);
+}
+
+/* A multiplication for each matrix and the addition of both, in fp32 or what is slower there. */
+static struct vgpu_amount amount_of(const struct job *w) {
+    struct vgpu_amount a = {.bytes = bytes_of(&w->c)};
+    double elements = (double)w->c.rows * (double)w->c.columns * w->c.batch;
+    if (w->a.p && (w->alpha.device || w->alpha.value != 0)) a.bytes += bytes_of(&w->a);
+    if (w->b.p && (w->beta.device || w->beta.value != 0)) a.bytes += bytes_of(&w->b);
+    a.flops[w->c.type == CUDA_R_64F ? VGPU_FP64 : VGPU_FP32] = elements * (w->b.p ? 3 : 1);
+    return a;
+}
+
 static void run_transform(void *args) {
     const struct job *w = args;
     double alpha, beta;
@@ -114,5 +145,7 @@ cublasStatus_t cublasLtMatrixTransform(cublasLtHandle_t handle, cublasLtMatrixTr
     h.stream = stream;
     w.alpha = vgpu_scalar(&h, alpha, scale);
     w.beta = b ? vgpu_scalar(&h, beta, scale) : (struct vgpu_scalar){.type = scale};
-    return vgpu_blas_run(&h, "cublasLtTransform", "", run_transform, &w, sizeof w, false);
+    struct vgpu_work work = {
+        .run = run_transform, .dry = run_dry_transform, .args = &w, .bytes = sizeof w, .amount = amount_of(&w)};
+    return vgpu_blas_run(&h, "cublasLtTransform", "", &work, false);
 }
