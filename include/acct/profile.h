@@ -278,9 +278,14 @@ static inline void acct_profile_blank(struct acct_device *d) {
     d->launch_s = ACCT_LAUNCH_S;
 }
 
-/* The file's name without folder and suffix; what the peaks are from, where the file does not say it. */
-static inline void acct_profile_names(struct acct_device *d, const char *path) {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+/* The alias: the file's name without folder and suffix. What the peaks are from, where the file does not say it. */
+static inline void acct_profile_names(const struct acct_profile_file *f, struct acct_device *d) {
+    const char *slash = strrchr(f->path, '/'), *name = slash ? slash + 1 : f->path, *dot = strrchr(name, '.');
+    const struct acct_profile_key *keys = acct_profile_keys();
+    int source = 0;
+    while (strcmp(keys[source].name, "source")) source++;
+    if (!(f->seen >> source & 1))
+        snprintf(d->source, sizeof d->source, "%.80s%s%s", name, f->base ? ", from " : "", f->base ? d->alias : "");
     snprintf(d->alias, sizeof d->alias, "%.*s", dot && dot > name ? (int)(dot - name) : (int)strlen(name), name);
 }
 
@@ -301,7 +306,7 @@ static inline int acct_profile_file(const char *path, struct acct_device *d, cha
     if (!rc && ferror(in)) rc = acct_profile_refuse(err, err_len, "%s: cannot be read", path);
     fclose(in);
     if (!rc) rc = acct_profile_whole(&f, d);
-    acct_profile_names(d, path);
+    if (!rc) acct_profile_names(&f, d);
     return rc;
 }
 
