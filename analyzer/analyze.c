@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include "analyzer/attr_model.h"
 #include "analyzer/attr_sql.h"
-#include "analyzer/launch_sets.h"
+#include "analyzer/launch_price.h"
 #include "trace/store.h"
 
 #define SQL_NUMBER(x) SQL_TEXT(x)
@@ -15,7 +15,8 @@
 static const char clear_tables[] =
     "DELETE FROM op_buffer WHERE (slot <> 'bias' OR op IN (SELECT op FROM gemm WHERE bias <> 0)) AND op NOT IN "
     "(SELECT id FROM op WHERE kind = 'launch' AND id NOT IN (SELECT op FROM launch WHERE args IS NOT NULL));"
-    "DELETE FROM step; DELETE FROM phase; DELETE FROM alloc_class; DELETE FROM op_cost; DELETE FROM op_time;";
+    "DELETE FROM step; DELETE FROM phase; DELETE FROM alloc_class; DELETE FROM op_cost; DELETE FROM op_time;"
+    "DELETE FROM price; DELETE FROM price_count;";
 
 /* Its tables are there now, and empty: not since the program launched nothing. */
 static const char no_launches[] =
@@ -36,9 +37,10 @@ static void apply_rules(struct at_trace *t) {
     at_classes(t);
 }
 
-static int analyze(struct pool *pool, struct launch_sets *sets, sqlite3 *db, char *err, size_t err_len) {
-    struct at_trace t = {.pool = pool, .sets = sets};
-    if (!sets || setjmp(pool->failed)) {
+static int analyze(struct pool *pool, struct launch_sets *sets, struct launch_prices *prices, sqlite3 *db, char *err,
+                   size_t err_len) {
+    struct at_trace t = {.pool = pool, .sets = sets, .prices = prices};
+    if (!sets || !prices || setjmp(pool->failed)) {
         snprintf(err, err_len, "not enough memory for the analysis of this trace; analyse it on a larger machine");
         return -1;
     }
@@ -61,7 +63,9 @@ int analyze_trace(sqlite3 *db, char *err, size_t err_len) {
     struct pool pool = {0};
     if (sql_run(db, "BEGIN IMMEDIATE", err, err_len)) return -1;
     struct launch_sets *sets = launch_sets_open(db);
-    int rc = analyze(&pool, sets, db, err, err_len);
+    struct launch_prices *prices = launch_prices_open(sets, db);
+    int rc = analyze(&pool, sets, prices, db, err, err_len);
+    launch_prices_close(prices); /* with its statements, before the transaction ends */
     if (!rc) rc = sql_run(db, "COMMIT", err, err_len);
     if (rc) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
     launch_sets_close(sets);

@@ -1,13 +1,13 @@
 /* The analysis of a trace: reads the recorded tables, writes the analysed ones (op_buffer, step, phase, alloc_class,
- * op_cost, op_time, kernel.demangled) in one transaction, and sets meta.analysis_version. Rules: DESIGN section 7 and
- * ATTRIBUTION.md. */
+ * op_cost, op_time, price, price_count, kernel.demangled) in one transaction, and sets meta.analysis_version. Rules:
+ * DESIGN section 7 and ATTRIBUTION.md. */
 #ifndef ACCT_ANALYZER_ANALYZE_H
 #define ACCT_ANALYZER_ANALYZE_H
 
 #include <stddef.h>
 #include <sqlite3.h>
 
-#define ANALYSIS_VERSION 3
+#define ANALYSIS_VERSION 4
 
 /* db is open for writing. 0, or negative with one line in err; then nothing was changed. */
 int analyze_trace(sqlite3 *db, char *err, size_t err_len);

@@ -240,7 +240,7 @@ static int resolve(struct loader *l, const struct item *item) {
 }
 
 int at_load(struct at_trace *t, sqlite3 *db, char *err, size_t err_len) {
-    struct rows r = {.pool = t->pool, .sets = t->sets};
+    struct rows r = {.pool = t->pool, .sets = t->sets, .prices = t->prices};
     if (rows_read(&r, db, err, err_len)) return -1;
     if ((int64_t)r.rows + 2 * (int64_t)r.allocs > INT32_MAX - 1) {
         snprintf(err, err_len, "the trace has more than 2^31 calls; analyse a window of it");

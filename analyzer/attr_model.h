@@ -67,7 +67,9 @@ enum at_home { AT_DEVICE, AT_HOST, AT_OPAQUE };
 
 /* What an op costs, for op_cost. */
 struct at_cost {
-    int64_t flops, integer_ops, bytes_read, bytes_written; /* COST_UNKNOWN */
+    int64_t flops, flops_most, matmul_flops; /* COST_UNKNOWN */
+    int64_t integer_ops, bytes_read, bytes_written;
+    int64_t price; /* of a launch: price.id, else COST_UNKNOWN */
     const char *dtype;
     int8_t grade, matmul;
 };
@@ -123,6 +125,7 @@ struct at_range {
     uint8_t copied;                     /* U6: GEMMs read copies of it */
     uint8_t weight, frozen, any_weight; /* W1, W2, either or by copies */
     uint8_t forward_axis;               /* W3 */
+    uint8_t kernel_forward;             /* W3: its forward products are the program's own kernels */
     uint8_t holds_grad;                 /* one of its values is a gradient (G1) */
     uint8_t cluster_writes;             /* an op of a cluster writes it */
     uint8_t overwritten_by_optimizer;   /* a kernel of a cluster overwrites it; outside pools */
@@ -188,10 +191,12 @@ struct at_step {
 };
 
 struct launch_sets;
+struct launch_prices;
 
 struct at_trace {
     struct pool *pool;
-    struct launch_sets *sets; /* the caller's */
+    struct launch_sets *sets; /* the caller's, as the next */
+    struct launch_prices *prices;
 
     struct at_event *event;
     int32_t events;
@@ -213,7 +218,7 @@ struct at_trace {
     int32_t gemms;           /* events that are products */
     int32_t *run;            /* per event: number of products before it */
     int32_t *gemm_before;    /* per event: for a product, the latest one before it with the same operand values; -1 */
-    int32_t *weight_read;    /* per event: for a product, the weight that it reads; -1 */
+    int32_t *weight_read;    /* per event: for a product, or a kernel that is a forward one, the weight read; -1 */
     uint8_t *weight_forward; /* …along its forward axis? */
     uint8_t *in_cluster;     /* per event */
     uint8_t *writes_grad;    /* per event: a gradient by G1 */

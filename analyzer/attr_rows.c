@@ -105,17 +105,30 @@ static int mode_of(enum cost_mode m) {
     return m == COST_EITHER ? AT_MAYBE : (int)m;
 }
 
+static int64_t matmul_flops(const struct cost *c) {
+    return c->matmul || c->flops == COST_UNKNOWN ? c->flops : 0;
+}
+
 /* The next group of a grouped product adds to the first one's row. */
 static void add_cost(struct rows *r, struct row *row, const struct cost *c, const char *dtype) {
     if (row->cost < 0) {
         POOL_ROOM(r->pool, r->cost, r->costs, r->cost_room);
-        r->cost[r->costs] = (struct at_cost){c->flops, c->integer_ops,   c->bytes_read,    c->bytes_written,
-                                             dtype,    (int8_t)c->grade, (int8_t)c->matmul};
+        r->cost[r->costs] = (struct at_cost){.flops = c->flops,
+                                             .flops_most = c->flops,
+                                             .matmul_flops = matmul_flops(c),
+                                             .integer_ops = c->integer_ops,
+                                             .bytes_read = c->bytes_read,
+                                             .bytes_written = c->bytes_written,
+                                             .price = COST_UNKNOWN,
+                                             .dtype = dtype,
+                                             .grade = (int8_t)c->grade,
+                                             .matmul = (int8_t)c->matmul};
         row->cost = r->costs++;
         return;
     }
     struct at_cost *sum = &r->cost[row->cost];
-    sum->flops = cost_amount_add(sum->flops, c->flops);
+    sum->flops = sum->flops_most = cost_amount_add(sum->flops, c->flops);
+    sum->matmul_flops = cost_amount_add(sum->matmul_flops, matmul_flops(c));
     sum->integer_ops = cost_amount_add(sum->integer_ops, c->integer_ops);
     sum->bytes_read = cost_amount_add(sum->bytes_read, c->bytes_read);
     sum->bytes_written = cost_amount_add(sum->bytes_written, c->bytes_written);
@@ -355,17 +368,43 @@ static int16_t launch_slot(struct rows *r, const struct launch_buffer *b) {
     return slot_named(r, text);
 }
 
+/* Launches that share a price share its row in rows.cost. */
+static void add_price(struct rows *r, struct row *row, const struct launch_call *call) {
+    struct launch_price *p = launch_price_of(r->prices, call, r->err, r->err_len);
+    if (!p) {
+        r->failed = 1;
+        return;
+    }
+    if (p->cost < 0) {
+        POOL_ROOM(r->pool, r->cost, r->costs, r->cost_room);
+        r->cost[r->costs] = (struct at_cost){.flops = p->flops,
+                                             .flops_most = p->flops_most,
+                                             .matmul_flops = p->matmul_flops,
+                                             .integer_ops = p->integer_ops,
+                                             .bytes_read = p->bytes_read,
+                                             .bytes_written = p->bytes_written,
+                                             .price = p->id,
+                                             .dtype = p->dtype,
+                                             .grade = (int8_t)p->grade,
+                                             .matmul = p->matmul_flops > 0};
+        p->cost = r->costs++;
+    }
+    row->cost = p->cost;
+}
+
 static void read_launch(struct rows *r, struct row *row, sqlite3_stmt *st, struct machines *m) {
     (void)m;
     struct launch_call call = {.kernel = sqlite3_column_int64(st, 1),
                                .grid = {sql_u32(st, 2), sql_u32(st, 3), sql_u32(st, 4)},
                                .block = {sql_u32(st, 5), sql_u32(st, 6), sql_u32(st, 7)},
+                               .dynamic_shared = sql_u32(st, 9),
                                .args = sqlite3_column_blob(st, 8),
                                .arg_bytes = (size_t)sqlite3_column_bytes(st, 8)};
     const struct launch_buffer *b;
     int n;
     if (call.kernel) row->name = ROW_KERNEL_NAME + (int32_t)(call.kernel & (ROW_KERNEL_NAME - 1));
     if (launch_sets_of(r->sets, &call, &b, &n)) longjmp(r->pool->failed, 1);
+    add_price(r, row, &call);
     for (int i = 0; i < n; i++)
         add_operand(r, row,
                     (struct row_operand){.address = b[i].address,
@@ -414,7 +453,9 @@ static const struct detail {
      read_copy},
     {"memset", "SELECT op, dst, bytes, width_bytes, height, pitch_bytes FROM memset ORDER BY op", read_memset},
     {"workspace", "SELECT op, address, bytes FROM workspace ORDER BY op", read_workspace},
-    {"launch", "SELECT op, kernel, grid_x, grid_y, grid_z, block_x, block_y, block_z, args FROM launch ORDER BY op",
+    {"launch",
+     "SELECT op, kernel, grid_x, grid_y, grid_z, block_x, block_y, block_z, args, "
+     "dynamic_shared_bytes FROM launch ORDER BY op",
      read_launch},
     /* numbered slots in the order of their numbers */
     {"op_buffer",
@@ -434,7 +475,7 @@ static int read_details(struct rows *r, sqlite3 *db, struct machines *m, char *e
             if (row) details[i].read(r, row, st, m);
         }
         sqlite3_finalize(st);
-        if (rc) return -1;
+        if (rc || r->failed) return -1;
     }
     return 0;
 }
@@ -508,6 +549,8 @@ static void find_library_allocs(struct rows *r) {
 
 int rows_read(struct rows *r, sqlite3 *db, char *err, size_t err_len) {
     struct machines m;
+    r->err = err;
+    r->err_len = err_len;
     if (read_calls(r, db, err, err_len) || read_allocs(r, db, err, err_len) || machines_open(&m, db, err, err_len))
         return -1;
     find_library_allocs(r);

@@ -5,7 +5,7 @@
 #include <sqlite3.h>
 #include "analyzer/attr_model.h"
 #include "analyzer/cost_model.h"
-#include "analyzer/launch_sets.h"
+#include "analyzer/launch_price.h"
 
 /* Numbers of kernels, in row.name, begin here: those below are of api. */
 #define ROW_KERNEL_NAME (1 << 30)
@@ -54,7 +54,11 @@ struct rows {
     int32_t allocs, alloc_room;
     const char **slot_name;
     int32_t slot_names, slot_room; /* slot AT_SLOT_FIRST_FREE - i */
-    struct launch_sets *sets;      /* the caller's */
+    struct launch_sets *sets;      /* the caller's, as the next */
+    struct launch_prices *prices;
+    char *err; /* the caller's: what a launch's price could not be written for */
+    size_t err_len;
+    int failed;
 };
 
 /* 0, or negative with one line in err. */

@@ -87,10 +87,19 @@ struct token_count {
     int32_t next; /* micro-batch whose first forward product is awaited */
 };
 
+/* A micro-batch's tokens: rows of its first forward product; where forward multiplies by kernels of the program's own,
+ * what its first product for a weight's gradient sums over. */
 static void count_tokens(const struct at_trace *t, int32_t e, struct token_count *c) {
     const struct at_event *ev = &t->event[e];
-    if (ev->kind != AT_GEMM || ev->phase != AT_FORWARD || t->weight_read[e] < 0 || ev->micro_batch < c->next) return;
-    c->sum = ev->micro_batch == c->next ? cost_amount_add(c->sum, rows_of(t, e)) : ACCT_NULL_I64;
+    int64_t rows = ACCT_NULL_I64;
+    if (ev->kind != AT_GEMM || ev->micro_batch < c->next) return;
+    if (ev->phase == AT_FORWARD && t->weight_read[e] >= 0)
+        rows = rows_of(t, e);
+    else if (ev->phase == AT_BACKWARD && t->writes_grad[e] && ev->k >= 0)
+        rows = cost_amount((__int128)ev->k * ev->batch);
+    else
+        return;
+    c->sum = ev->micro_batch == c->next ? cost_amount_add(c->sum, rows) : ACCT_NULL_I64;
     c->next = ev->micro_batch + 1;
 }
 
@@ -198,13 +207,15 @@ static int write_steps(const struct writer *w) {
 
 /* ---- op_cost
  * ------------------------------------------------------------------------------------------------------------- */
-static const char *const grades[] = {
-    [COST_EXACT] = "exact", [COST_SAMPLED] = "sampled", [COST_BOUND] = "bound", [COST_UNCOUNTED] = "uncounted"};
-
 static int write_cost(const struct writer *w, sqlite3_stmt *st, const struct at_event *e) {
-    /* a launch: counted once its kernel can be read */
-    static const struct at_cost uncounted = {
-        COST_UNKNOWN, COST_UNKNOWN, COST_UNKNOWN, COST_UNKNOWN, NULL, COST_UNCOUNTED, 0};
+    static const struct at_cost uncounted = {.flops = COST_UNKNOWN,
+                                             .flops_most = COST_UNKNOWN,
+                                             .matmul_flops = COST_UNKNOWN,
+                                             .integer_ops = COST_UNKNOWN,
+                                             .bytes_read = COST_UNKNOWN,
+                                             .bytes_written = COST_UNKNOWN,
+                                             .price = COST_UNKNOWN,
+                                             .grade = COST_UNCOUNTED};
     const struct at_cost *c = e->cost >= 0 ? &w->t->cost[e->cost] : &uncounted;
     int in_step = e->step >= 0;
     const char *phase = in_step || e->phase == AT_EVALUATION ? phase_names[e->phase] : NULL;
@@ -218,16 +229,20 @@ static int write_cost(const struct writer *w, sqlite3_stmt *st, const struct at_
     sqlite3_bind_int(st, 8, c->matmul);
     sql_bind(st, 9, c->bytes_read);
     sql_bind(st, 10, c->bytes_written);
-    sqlite3_bind_text(st, 11, grades[c->grade], -1, SQLITE_STATIC);
+    sqlite3_bind_text(st, 11, cost_grade_name((enum cost_grade)c->grade), -1, SQLITE_STATIC);
+    sql_bind(st, 12, c->flops_most);
+    sql_bind(st, 13, c->matmul_flops);
+    sql_bind(st, 14, c->price);
     return sql_insert(w->db, st, w->err, w->err_len);
 }
 
 static int write_costs(const struct writer *w) {
     sqlite3_stmt *st;
-    if (sql_prepare(w->db, &st,
-                    "INSERT INTO op_cost(op, step, phase, micro_batch, dtype, flops, integer_ops, matmul, bytes_read, "
-                    "bytes_written, grade) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    w->err, w->err_len))
+    if (sql_prepare(
+            w->db, &st,
+            "INSERT INTO op_cost(op, step, phase, micro_batch, dtype, flops, integer_ops, matmul, bytes_read, "
+            "bytes_written, grade, flops_most, matmul_flops, price) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            w->err, w->err_len))
         return -1;
     int rc = 0;
     for (int32_t i = 0; i < w->t->events && !rc; i++)

@@ -90,6 +90,9 @@ struct cost_machine {
  * Complex and integer products have names that no peak has. */
 const char *cost_gemm_dtype(const struct cost_gemm *g, const struct cost_machine *machine);
 
+/* As op_cost.grade spells it. */
+const char *cost_grade_name(enum cost_grade grade);
+
 /* Name of an element type, as events.def spells it; NULL for 0. */
 const char *cost_type_name(uint32_t type);
 

@@ -19,6 +19,12 @@ uint32_t cost_enum_value(enum cost_enum of, const char *text) {
     return 0;
 }
 
+const char *cost_grade_name(enum cost_grade grade) {
+    static const char *const names[] = {
+        [COST_EXACT] = "exact", [COST_SAMPLED] = "sampled", [COST_BOUND] = "bound", [COST_UNCOUNTED] = "uncounted"};
+    return names[grade];
+}
+
 const char *cost_type_name(uint32_t type) {
     for (size_t i = 0; i < ENUM_ROWS; i++)
         if (enum_rows[i].of == COST_OF_dtype && enum_rows[i].value == type) return enum_rows[i].text;

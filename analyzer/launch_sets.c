@@ -20,6 +20,7 @@ struct result { /* of one (kernel, grid, block, scalars) */
 struct launch_sets {
     struct launch_kernels kernels;
     struct result *cache[SLOTS];
+    const struct result *last; /* of the launch last asked for; NULL: none could be had */
     struct launch_buffer *out;
     int n, room, failed;
 };
@@ -66,7 +67,7 @@ static uint64_t word_at(const struct launch_call *c, uint64_t offset) {
 /* ---- cached analysis of a launch ---- */
 
 /* Whether a pointer is null may decide what a kernel does; its value otherwise does not. */
-static void mask_pointers(const struct launch_kernel *k, const struct launch_call *c, unsigned char *args) {
+void launch_mask_pointers(const struct launch_kernel *k, const struct launch_call *c, unsigned char *args) {
     memcpy(args, c->args, c->arg_bytes);
     for (int i = 0; i < k->fixed.slots; i++) {
         uint64_t at = k->fixed.slot[i].offset, set = word_at(c, at) != 0;
@@ -87,7 +88,7 @@ static const struct result *result_of(struct launch_sets *s, const struct launch
     memcpy(r->grid, c->grid, sizeof r->grid);
     memcpy(r->block, c->block, sizeof r->block);
     r->arg_bytes = c->arg_bytes;
-    if (c->args) mask_pointers(k, c, r->args);
+    if (c->args) launch_mask_pointers(k, c, r->args);
     uint32_t h = hash_of(r->grid, sizeof r->grid, hash_of(r->block, sizeof r->block, 2166136261u));
     h = hash_of(r->args, r->arg_bytes, hash_of(&k->id, sizeof k->id, h)) % SLOTS;
     for (struct result *old = s->cache[h]; old; old = old->next)
@@ -178,9 +179,10 @@ static void add_words(struct launch_sets *s, const struct launch_kernel *k, cons
 
 int launch_sets_of(struct launch_sets *s, const struct launch_call *call, const struct launch_buffer **out, int *n) {
     s->n = 0;
+    s->last = NULL;
     const struct launch_kernel *k = launch_kernels_get(&s->kernels, call->kernel, &s->failed);
     if (k && call->args) {
-        const struct result *r = k->entry ? result_of(s, k, call) : NULL;
+        const struct result *r = s->last = k->entry ? result_of(s, k, call) : NULL;
         for (int i = 0; r && i < r->sets.slots; i++) add_access(s, k, call, &r->sets.slot[i]);
         if (!r || r->sets.unknown) add_words(s, k, call);
         if (r && r->sets.unknown)
@@ -191,6 +193,29 @@ int launch_sets_of(struct launch_sets *s, const struct launch_call *call, const 
     *out = s->out;
     *n = s->n;
     return s->failed ? -1 : 0;
+}
+
+static void add_bytes(int64_t *sum, int64_t lo, int64_t hi, int known) {
+    if (*sum == LAUNCH_UNKNOWN_BYTES || !known || hi < lo || __builtin_add_overflow(*sum, hi - lo, sum))
+        *sum = LAUNCH_UNKNOWN_BYTES;
+}
+
+void launch_sets_bytes(const struct launch_sets *s, int64_t *read, int64_t *written) {
+    const struct ptx_accesses *a = s->last ? &s->last->sets : NULL;
+    *read = a && !a->unknown ? 0 : LAUNCH_UNKNOWN_BYTES;
+    *written = a && !(a->unknown && a->unknown_writes) ? 0 : LAUNCH_UNKNOWN_BYTES;
+    for (int i = 0; a && i < a->slots; i++) {
+        const struct ptx_access *x = &a->slot[i];
+        int both = x->mode == PTX_ACCESS_RW;
+        if (x->mode & PTX_ACCESS_R)
+            add_bytes(read, both ? x->read_lo : x->lo, both ? x->read_hi : x->hi, x->extent_known);
+        if (x->mode & PTX_ACCESS_W)
+            add_bytes(written, both ? x->write_lo : x->lo, both ? x->write_hi : x->hi, x->extent_known);
+    }
+}
+
+const struct launch_kernel *launch_sets_kernel(struct launch_sets *s, int64_t id) {
+    return launch_kernels_get(&s->kernels, id, &s->failed);
 }
 
 /* ---- names ---- */

@@ -28,11 +28,13 @@ struct launch_buffer {
 struct launch_call {
     int64_t kernel; /* kernel.id */
     uint32_t grid[3], block[3];
-    const void *args; /* NULL: not known */
+    uint32_t dynamic_shared; /* bytes of a block */
+    const void *args;        /* NULL: not known */
     size_t arg_bytes;
 };
 
 struct launch_sets;
+struct launch_kernel;
 
 /* NULL: no memory. Reads modules and kernels when a launch first needs them. */
 struct launch_sets *launch_sets_open(sqlite3 *db);
@@ -40,6 +42,16 @@ void launch_sets_close(struct launch_sets *s);
 
 /* *out: *n buffers, the object's, valid until the next call. 0, or -1: no memory. */
 int launch_sets_of(struct launch_sets *s, const struct launch_call *call, const struct launch_buffer **out, int *n);
+
+/* Bytes that the launch last asked for reads and writes, each byte of its extents once; LAUNCH_UNKNOWN_BYTES where an
+ * extent is not known. */
+void launch_sets_bytes(const struct launch_sets *s, int64_t *read, int64_t *written);
+
+/* NULL if the trace has none with that id, or there is no memory. Valid as long as s. */
+const struct launch_kernel *launch_sets_kernel(struct launch_sets *s, int64_t id);
+
+/* Copies the arguments with pointers replaced by 0 (null) or 1. `out`: call->arg_bytes. */
+void launch_mask_pointers(const struct launch_kernel *k, const struct launch_call *call, unsigned char *out);
 
 /* A mangled name as people write it: malloc'ed, or NULL where it is none (a C name). */
 char *launch_demangle(const char *name);

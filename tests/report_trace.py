@@ -65,7 +65,8 @@ class Trace:
         return ids
 
     def cost(self, op, step, phase, dtype, flops, matmul):
-        self.db.execute('INSERT INTO op_cost VALUES(?, ?, ?, 0, ?, ?, NULL, ?, 0, 0, ?)', (op, step, phase, dtype, flops, matmul, 'uncounted' if flops is None else 'exact'))
+        self.db.execute('INSERT INTO op_cost VALUES(?, ?, ?, 0, ?, ?, NULL, ?, 0, 0, ?, ?, ?, NULL)', (op, step, phase, dtype, flops, matmul, 'uncounted' if flops is None else 'exact',
+                                                                                                      flops, flops if matmul or flops is None else 0))
 
     def close(self):
         self.db.commit()

@@ -524,8 +524,12 @@ def test_a_trace_of_the_first_version(tmp_path):
     t = simple(tmp_path / 'a.db')
     t.alloc(100, 20, 30)
     t.db.execute("DELETE FROM meta WHERE key = 'analysis_version'")
-    for table in ('ptx', 'module', 'kernel', 'launch', 'correlation', 'activity', 'op_time', 'step'):
+    for view in ('roofline', 'step_flops'):
+        t.db.execute(f'DROP VIEW {view}')
+    for table in ('ptx', 'module', 'kernel', 'launch', 'correlation', 'activity', 'op_time', 'step', 'price', 'price_count', 'op_cost'):
         t.db.execute(f'DROP TABLE {table}')
+    t.db.execute('CREATE TABLE op_cost(op INTEGER PRIMARY KEY, step INTEGER, phase TEXT, micro_batch INTEGER, dtype TEXT, flops INTEGER, integer_ops INTEGER, '
+                 'matmul INTEGER NOT NULL, bytes_read INTEGER, bytes_written INTEGER, grade TEXT NOT NULL)')
     t.db.execute('CREATE TABLE step(id INTEGER PRIMARY KEY, start_ns INTEGER, end_ns INTEGER, first_op INTEGER, last_op INTEGER, '
                  'micro_batches INTEGER, tokens INTEGER, complete INTEGER NOT NULL)')
     for table in ('copy', 'memset', 'gemm', 'blas'):
@@ -537,6 +541,8 @@ def test_a_trace_of_the_first_version(tmp_path):
     with sqlite3.connect(path) as db:
         assert db.execute('SELECT count(device_start_ns) FROM step').fetchone()[0] == 0
         assert db.execute('SELECT count(external) FROM gemm').fetchone()[0] == 0
+        assert db.execute('SELECT count(*) FROM price, roofline').fetchone()[0] == 0
+        assert {'flops_most', 'matmul_flops', 'price'} < {c for _, c, *_ in db.execute('PRAGMA table_info(op_cost)')}
         assert db.execute('PRAGMA integrity_check').fetchone()[0] == 'ok'
 
 

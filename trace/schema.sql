@@ -174,13 +174,38 @@ CREATE TABLE alloc_class(          -- a class for every byte of every allocation
 CREATE TABLE op_cost(
   op INTEGER PRIMARY KEY REFERENCES op(id),
   step INTEGER, phase TEXT, micro_batch INTEGER, -- NULL: in no step; phase 'evaluation' or NULL
-  dtype TEXT,                      -- in which the products ran: fp32 tf32 bf16 …; complex and integer under their own name
-  flops INTEGER,                   -- NULL: uncounted
-  integer_ops INTEGER,             -- of integer GEMMs; never added to FLOPs
-  matmul INTEGER NOT NULL,         -- 1: a matrix product, counts for MFU
-  bytes_read INTEGER, bytes_written INTEGER, -- the least, each operand once
-  grade TEXT NOT NULL              -- exact sampled bound uncounted
+  dtype TEXT,                      -- in which the products ran: fp32 tf32 bf16 …; complex and integer under their own name; of a launch:
+                                   -- the type of most of its FLOPs, those of matrix instructions before others; NULL: none, or fp8, tf32
+  flops INTEGER,                   -- the least; NULL: uncounted
+  integer_ops INTEGER,             -- never added to FLOPs: of integer GEMMs; of a launch all integer instructions, of addresses too
+  matmul INTEGER NOT NULL,         -- 1: a matrix product, or a launch with matrix instructions: counts for MFU
+  bytes_read INTEGER, bytes_written INTEGER, -- the least, each operand once; of a launch: what it accesses in global memory
+                                   -- (width * threads), or the extents that it reaches, each byte once, whichever is less
+  grade TEXT NOT NULL,             -- exact sampled bound uncounted
+  flops_most INTEGER,              -- = flops where these are exact; bound: no more than this; NULL: no upper bound, or uncounted
+  matmul_flops INTEGER,            -- of flops, those of matrix products; NULL: uncounted
+  price INTEGER REFERENCES price(id) -- of a launch; NULL: no launch
 );
+
+CREATE TABLE price(                -- what a launch costs by its kernel's PTX; launches that differ in nothing that matters share one
+  id INTEGER PRIMARY KEY,
+  kernel INTEGER REFERENCES kernel(id), -- NULL: not known
+  grid_x INTEGER, grid_y INTEGER, grid_z INTEGER, block_x INTEGER, block_y INTEGER, block_z INTEGER,
+  dynamic_shared_bytes INTEGER,
+  grade TEXT NOT NULL,             -- exact: every path is decided by grid, block and scalars; sampled: counted on some blocks and scaled;
+                                   -- bound: a branch depends on data, the truth lies between least and most; uncounted
+  why TEXT,                        -- it is not exact
+  blocks_counted INTEGER           -- sampled: on how many blocks it rests; else all of the grid; NULL: uncounted
+);
+
+CREATE TABLE price_count(          -- of a whole launch; counts that are 0 have no row
+  price INTEGER NOT NULL REFERENCES price(id),
+  count TEXT NOT NULL,             -- operations: fp64 fp32 fp16 bf16 other, matrix.fp64 … (matrix instructions, by the type of the factors),
+                                   -- integer; bytes: loaded.global, stored.shared …; atomics, instructions: executed by threads
+  least INTEGER NOT NULL,
+  most INTEGER,                    -- NULL: no upper bound is known
+  PRIMARY KEY(price, count)
+) WITHOUT ROWID;
 
 CREATE TABLE op_time(              -- the device's time for an op; an op without a row has none
   op INTEGER PRIMARY KEY REFERENCES op(id),
@@ -206,9 +231,18 @@ CREATE VIEW op_summary AS
               ELSE total(c.flops) END AS flops -- a long run's sum does not fit in 64 bits: a double
   FROM op LEFT JOIN api ON api.id = op.api LEFT JOIN op_cost c ON c.op = op.id GROUP BY api.name, op.kind;
 CREATE VIEW step_flops AS
-  SELECT step, phase, micro_batch, dtype, sum(CASE WHEN matmul THEN flops ELSE 0 END) AS matmul_flops,
-         sum(CASE WHEN matmul THEN 0 ELSE flops END) AS other_flops, sum(flops IS NULL AND integer_ops IS NULL) AS uncounted_ops
+  SELECT step, phase, micro_batch, dtype, sum(matmul_flops) AS matmul_flops,
+         sum(flops - matmul_flops) AS other_flops, sum(flops IS NULL AND integer_ops IS NULL) AS uncounted_ops,
+         sum(flops_most - flops) AS uncertain_flops, sum(flops_most IS NULL AND flops IS NOT NULL) AS unbounded_ops
   FROM op_cost WHERE step IS NOT NULL GROUP BY step, phase, micro_batch, dtype;
+CREATE VIEW roofline AS            -- each op that took device time: what it did, how fast; peaks are in device or a data sheet
+  SELECT c.op AS op, c.step AS step, c.phase AS phase, coalesce(k.demangled, k.name, api.name) AS name, op.kind AS kind,
+         c.dtype AS dtype, c.grade AS grade, c.flops AS flops, c.bytes_read + c.bytes_written AS bytes,
+         1.0 * c.flops / nullif(c.bytes_read + c.bytes_written, 0) AS intensity, -- FLOPs a byte
+         t.busy_ns AS busy_ns, 1e9 * c.flops / nullif(t.busy_ns, 0) AS flops_per_s,
+         1e9 * (c.bytes_read + c.bytes_written) / nullif(t.busy_ns, 0) AS bytes_per_s
+  FROM op_cost c JOIN op ON op.id = c.op JOIN op_time t ON t.op = c.op LEFT JOIN api ON api.id = op.api
+  LEFT JOIN launch l ON l.op = c.op LEFT JOIN kernel k ON k.id = l.kernel;
 CREATE VIEW memory_by_class AS     -- bytes of each class over the whole run, device memory
   SELECT c.class AS class, count(DISTINCT c.alloc) AS allocations, sum(c.bytes) AS bytes
   FROM alloc_class c JOIN alloc a ON a.id = c.alloc WHERE a.memory IN ('device', 'async') GROUP BY c.class;
