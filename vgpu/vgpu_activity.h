@@ -16,6 +16,7 @@ struct vgpu_activity {
     uint8_t src_kind, dst_kind; /* CUpti_ActivityMemoryKind; a memset has dst_kind */
     uint8_t asynchronous;       /* copy, memset: by a function whose name says so */
     uint8_t driver;             /* set with `correlation`: that call is one of the driver's */
+    uint8_t device;             /* of the stream; set when the work is queued */
     uint16_t registers;         /* kernels: of a thread; 0: not known */
     uint32_t correlation;       /* of the API call, set when the work is submitted; 0: nobody listened */
     uint32_t grid[3], block[3]; /* 0: there is none, as for the virtual cuBLAS */
@@ -23,6 +24,8 @@ struct vgpu_activity {
     uint32_t value;                                      /* memset */
     int64_t bytes;                                       /* copy, memset */
     uint64_t queued_ns;                                  /* kernels: by the records' clock; 0: not asked for */
+    uint32_t graph;      /* 0: not launched by one */
+    uint64_t graph_node; /* CUPTI's ids of the executable graph and its node */
     const char *
         name; /* kernels: lives as long as the process. A product by the virtual cuBLAS has a name like vgpu_sgemm_nt */
 };

@@ -2,7 +2,7 @@
  * Host memory by the runtime's rules ("API synchronization behavior"): a synchronous copy that touches the host waits;
  * an asynchronous one from pageable memory takes the bytes before it returns; one to pageable memory, or between host
  * buffers, waits; between device buffers and for memsets even the synchronous form returns at once. */
-#include "vgpu/vgpu_engine.h"
+#include "vgpu/vgpu_graph.h"
 
 #include <cupti.h>
 #include <stdlib.h>
@@ -132,8 +132,14 @@ static uint8_t memory_kind(enum vgpu_side s) {
     }
 }
 
+/* Between the memories of two devices? */
+static bool crosses(const struct copy *c, enum vgpu_side to, enum vgpu_side from) {
+    return to == VGPU_DEVICE && from == VGPU_DEVICE && vgpu_device_of(c->to.p) != vgpu_device_of(c->from.p);
+}
+
 /* Managed memory counts as the device's. */
-static uint8_t copy_kind(enum vgpu_side to, enum vgpu_side from) {
+static uint8_t copy_kind(enum vgpu_side to, enum vgpu_side from, bool peer) {
+    if (peer) return CUPTI_ACTIVITY_MEMCPY_KIND_PTOP;
     if (is_host(from)) return is_host(to) ? CUPTI_ACTIVITY_MEMCPY_KIND_HTOH : CUPTI_ACTIVITY_MEMCPY_KIND_HTOD;
     return is_host(to) ? CUPTI_ACTIVITY_MEMCPY_KIND_DTOH : CUPTI_ACTIVITY_MEMCPY_KIND_DTOD;
 }
@@ -147,31 +153,45 @@ static enum dry_copy dry_copy(enum vgpu_side to, enum vgpu_side from) {
 }
 
 /* Over the link if one side is the host's; within the device's memory each byte is read and written. */
-static struct vgpu_amount amount_of(const struct box *b, enum vgpu_side to, enum vgpu_side from) {
+static struct vgpu_amount amount_of(const struct box *b, enum vgpu_side to, enum vgpu_side from, bool peer) {
     double bytes = (double)volume(b);
+    if (peer) return (struct vgpu_amount){.peer_bytes = bytes};
     if (is_host(to) != is_host(from)) return (struct vgpu_amount){.host_bytes = bytes};
     return (struct vgpu_amount){.bytes = is_host(to) ? 0 : 2 * bytes};
+}
+
+/* In a default stream, a copy between two devices begins when both have done all that was queued, and ends before
+ * either goes on. */
+static cudaError_t wait_for_both(const struct copy *c) {
+    cudaError_t e = vgpu_wait_device(vgpu_device_of(c->to.p));
+    return e ? e : vgpu_wait_device(vgpu_device_of(c->from.p));
 }
 
 static cudaError_t copy(struct copy c, enum cudaMemcpyKind kind, cudaStream_t stream, bool synchronous) {
     enum vgpu_side to, from;
     if (!c.box.width || !c.box.height || !c.box.depth) return cudaSuccess;
     cudaError_t e = check(&c, kind, &to, &from);
+    bool peer = !e && crosses(&c, to, from), alone = peer && (!stream || stream == cudaStreamLegacy);
+    if (!e && alone) e = wait_for_both(&c);
     if (e) return e;
     bool host = is_host(to) || is_host(from);
     bool wait = synchronous ? host || to == VGPU_MANAGED || from == VGPU_MANAGED
                             : to == VGPU_PAGEABLE || (is_host(to) && is_host(from));
+    wait |= alone;
     c.when_dry = (uint8_t)dry_copy(to, from);
     bool read = !vgpu_profile()->dry || c.when_dry == DRY_MOVE;
-    if (!wait && from == VGPU_PAGEABLE && read) wait = !stage(&c);
+    if (!synchronous && vgpu_capturing(stream)) /* the node reads and writes the host when it is launched */
+        wait = false;
+    else if (!wait && from == VGPU_PAGEABLE && read)
+        wait = !stage(&c);
     struct vgpu_work w = {.run = run_copy,
                           .dry = run_dry_copy,
                           .args = &c,
                           .bytes = sizeof c,
                           .kind = VGPU_WORK_DEVICE,
-                          .amount = amount_of(&c.box, to, from),
+                          .amount = amount_of(&c.box, to, from, peer),
                           .activity = {.kind = VGPU_ACTIVITY_COPY,
-                                       .copy_kind = copy_kind(to, from),
+                                       .copy_kind = copy_kind(to, from, peer),
                                        .src_kind = memory_kind(from),
                                        .dst_kind = memory_kind(to),
                                        .asynchronous = !synchronous,
@@ -179,6 +199,21 @@ static cudaError_t copy(struct copy c, enum cudaMemcpyKind kind, cudaStream_t st
     e = wait ? vgpu_submit_and_wait(stream, &w) : vgpu_submit(stream, &w, NULL);
     if (e && !wait) free(c.staging);
     return e;
+}
+
+static struct cudaPitchedPtr pitched(const struct side *s, const struct box *b) {
+    size_t rows = s->slice && s->pitch ? s->slice / s->pitch : b->height;
+    return (struct cudaPitchedPtr){s->p, s->pitch, b->width, rows};
+}
+
+bool vgpu_copy_params(const struct vgpu_work *w, struct cudaMemcpy3DParms *out) {
+    const struct copy *c = w->args;
+    if (w->run != run_copy) return false;
+    *out = (struct cudaMemcpy3DParms){.srcPtr = pitched(&c->from, &c->box),
+                                      .dstPtr = pitched(&c->to, &c->box),
+                                      .extent = {c->box.width, c->box.height, c->box.depth},
+                                      .kind = cudaMemcpyDefault};
+    return true;
 }
 
 static struct copy flat(void *to, const void *from, size_t bytes) {
@@ -245,14 +280,49 @@ cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p, cudaStream_t st
     return copy_3d(p, stream, false);
 }
 
+/* Is memory where the program says? Memory that all devices share is anywhere. */
+static bool lies_on(const void *p, int device) {
+    int owner = vgpu_device_of(p);
+    return owner < 0 || owner == device;
+}
+
+static cudaError_t check_places(const void *to, int to_device, const void *from, int from_device, size_t bytes) {
+    if (!vgpu_is_device(to_device) || !vgpu_is_device(from_device)) return cudaErrorInvalidDevice;
+    if (bytes && (!lies_on(to, to_device) || !lies_on(from, from_device))) return cudaErrorInvalidValue;
+    return cudaSuccess;
+}
+
 cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes,
                                 cudaStream_t stream) {
-    if (to_device || from_device) return cudaErrorInvalidDevice;
-    return copy(flat(to, from, bytes), cudaMemcpyDeviceToDevice, stream, false);
+    cudaError_t e = check_places(to, to_device, from, from_device, bytes);
+    return e ? e : copy(flat(to, from, bytes), cudaMemcpyDefault, stream, false);
 }
 
 cudaError_t cudaMemcpyPeer(void *to, int to_device, const void *from, int from_device, size_t bytes) {
     return cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, cudaStreamLegacy);
+}
+
+static cudaError_t copy_3d_peer(const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream) {
+    if (!p) return cudaErrorInvalidValue;
+    size_t bytes = p->extent.width && p->extent.height && p->extent.depth;
+    cudaError_t e = check_places(p->dstPtr.ptr, p->dstDevice, p->srcPtr.ptr, p->srcDevice, bytes);
+    struct cudaMemcpy3DParms all = {.srcArray = p->srcArray,
+                                    .srcPos = p->srcPos,
+                                    .srcPtr = p->srcPtr,
+                                    .dstArray = p->dstArray,
+                                    .dstPos = p->dstPos,
+                                    .dstPtr = p->dstPtr,
+                                    .extent = p->extent,
+                                    .kind = cudaMemcpyDefault};
+    return e ? e : copy_3d(&all, stream, false);
+}
+
+cudaError_t cudaMemcpy3DPeer(const struct cudaMemcpy3DPeerParms *p) {
+    return copy_3d_peer(p, cudaStreamLegacy);
+}
+
+cudaError_t cudaMemcpy3DPeerAsync(const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream) {
+    return copy_3d_peer(p, stream);
 }
 
 struct fill {
@@ -261,9 +331,15 @@ struct fill {
     unsigned char value;
 };
 
+/* Of any device: a memset is done where the memory is. */
+static bool may_fill(const void *p, size_t bytes) {
+    enum vgpu_side side = vgpu_side_of(p, bytes);
+    return side == VGPU_DEVICE || side == VGPU_PINNED || side == VGPU_MANAGED;
+}
+
 static bool still_in_reach(const struct fill *f) {
     size_t bytes;
-    if (extent(&f->to, &f->box, &bytes) && vgpu_device_can(f->to.p, bytes)) return true;
+    if (extent(&f->to, &f->box, &bytes) && may_fill(f->to.p, bytes)) return true;
     vgpu_fault("a memset", f->to.p, bytes);
     return false;
 }
@@ -286,7 +362,7 @@ static cudaError_t fill_box(struct side to, int value, struct box box, cudaStrea
     size_t bytes;
     if (!box.width || !box.height || !box.depth) return cudaSuccess;
     if (box.width > to.pitch) return cudaErrorInvalidPitchValue;
-    if (!to.p || !extent(&to, &box, &bytes) || !vgpu_device_can(to.p, bytes)) return cudaErrorInvalidValue;
+    if (!to.p || !extent(&to, &box, &bytes) || !may_fill(to.p, bytes)) return cudaErrorInvalidValue;
     struct fill f = {to, box, (unsigned char)value};
     struct vgpu_work w = {.run = run_fill,
                           .dry = run_dry_fill,
@@ -300,6 +376,18 @@ static cudaError_t fill_box(struct side to, int value, struct box box, cudaStrea
                                        .value = f.value,
                                        .bytes = volume(&box)}};
     return vgpu_submit(stream, &w, NULL);
+}
+
+bool vgpu_fill_params(const struct vgpu_work *w, struct cudaMemsetParams *out) {
+    const struct fill *f = w->args;
+    if (w->run != run_fill) return false;
+    *out = (struct cudaMemsetParams){.dst = f->to.p,
+                                     .pitch = f->to.pitch,
+                                     .value = f->value,
+                                     .elementSize = 1,
+                                     .width = f->box.width,
+                                     .height = f->box.height};
+    return true;
 }
 
 static cudaError_t fill(void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream,

@@ -5,6 +5,7 @@
 #define VGPU_CUPTI_H
 
 #include "vgpu/vgpu_engine.h"
+#include "vgpu/vgpu_profile.h"
 
 #include <cupti.h>
 
@@ -33,6 +34,8 @@ bool vgpu_cupti_has_callbacks(void); /* some callback is on (vgpu_cupti_callback
 /* The client's callback at the beginning (result NULL) or the end of a call. */
 void vgpu_cupti_call_back(struct vgpu_api_call *call, int *result);
 void vgpu_cupti_unsubscribe(void);
+bool vgpu_cupti_wants_resource(CUpti_CallbackIdResource cbid);
+void vgpu_cupti_call_back_resource(CUpti_CallbackIdResource cbid, void *descriptor); /* CUpti_GraphData */
 
 /* The API record, and in front of it this thread's external ids, if they are wanted. */
 void vgpu_cupti_record_call(const struct vgpu_api_call *call, uint64_t end_ns, int result);
@@ -51,7 +54,14 @@ uint64_t vgpu_cupti_now(void);             /* vgpu_activity_clock */
 uint32_t vgpu_cupti_thread(void);          /* by cuptiSetThreadIdType */
 size_t vgpu_cupti_external(CUpti_ActivityExternalCorrelation out[], uint32_t correlation); /* tops; returns how many */
 
-enum { VGPU_CUPTI_DEVICE = 0, VGPU_CUPTI_CONTEXT = 1 }; /* the ids of the one device and its context */
-extern const CUcontext vgpu_cupti_context;              /* a handle that only CUPTI's functions know */
+/* Each device has one context: its id, and its handle, that only CUPTI's functions know. */
+extern const char vgpu_cupti_contexts[VGPU_MAX_DEVICES];
+static inline uint32_t vgpu_cupti_context_id(int device) {
+    return (uint32_t)device + 1;
+}
+static inline CUcontext vgpu_cupti_context(int device) {
+    return (CUcontext)(uintptr_t)&vgpu_cupti_contexts[device];
+}
+int vgpu_cupti_device(CUcontext context); /* -1: no such context; NULL: the current device's */
 
 #endif

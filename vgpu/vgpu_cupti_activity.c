@@ -142,11 +142,11 @@ CUptiResult cuptiActivityEnableAndDump(CUpti_ActivityKind kind) {
 
 /* The one context. */
 CUptiResult cuptiActivityEnableContext(CUcontext context, CUpti_ActivityKind kind) {
-    return context == vgpu_cupti_context ? set_kind(kind, true) : CUPTI_ERROR_INVALID_CONTEXT;
+    return context && vgpu_cupti_device(context) >= 0 ? set_kind(kind, true) : CUPTI_ERROR_INVALID_CONTEXT;
 }
 
 CUptiResult cuptiActivityDisableContext(CUcontext context, CUpti_ActivityKind kind) {
-    return context == vgpu_cupti_context ? set_kind(kind, false) : CUPTI_ERROR_INVALID_CONTEXT;
+    return context && vgpu_cupti_device(context) >= 0 ? set_kind(kind, false) : CUPTI_ERROR_INVALID_CONTEXT;
 }
 
 static CUptiResult set_call(struct vgpu_cupti_set *set, CUpti_CallbackId cbid, uint32_t count, bool on) {

@@ -1,5 +1,5 @@
 /* The one subscriber and its callbacks. Callbacks of the runtime's functions, and of the driver's that the virtual
- * cuBLAS would call; those of other domains can be enabled and never come. */
+ * cuBLAS would call, and of what becomes of graphs; others can be enabled and never come. */
 #include "vgpu/vgpu_cupti.h"
 
 #include <sched.h>
@@ -118,7 +118,7 @@ CUptiResult cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t cbid, con
 
 bool vgpu_cupti_has_callbacks(void) {
     return vgpu_cupti_any(&enabled[CUPTI_CB_DOMAIN_RUNTIME_API]) ||
-           vgpu_cupti_any(&enabled[CUPTI_CB_DOMAIN_DRIVER_API]);
+           vgpu_cupti_any(&enabled[CUPTI_CB_DOMAIN_DRIVER_API]) || vgpu_cupti_any(&enabled[CUPTI_CB_DOMAIN_RESOURCE]);
 }
 
 static void tell(struct vgpu_api_call *call, CUpti_CallbackDomain domain, CUpti_CallbackFunc f, int *result) {
@@ -128,14 +128,31 @@ static void tell(struct vgpu_api_call *call, CUpti_CallbackDomain domain, CUpti_
         .functionParams = call->params,
         .functionReturnValue = result,
         .symbolName = call->symbol,
-        .context = vgpu_cupti_context,
-        .contextUid = VGPU_CUPTI_CONTEXT,
+        .context = vgpu_cupti_context(vgpu_current()),
+        .contextUid = vgpu_cupti_context_id(vgpu_current()),
         .correlationData = &call->data,
         .correlationId = call->correlation,
     };
     vgpu_cupti_in_client++;
     f(user, domain, call->cbid, &data);
     vgpu_cupti_in_client--;
+}
+
+bool vgpu_cupti_wants_resource(CUpti_CallbackIdResource cbid) {
+    return vgpu_cupti_has(&enabled[CUPTI_CB_DOMAIN_RESOURCE], cbid);
+}
+
+void vgpu_cupti_call_back_resource(CUpti_CallbackIdResource cbid, void *descriptor) {
+    CUpti_ResourceData data = {.context = vgpu_cupti_context(vgpu_current()), .resourceDescriptor = descriptor};
+    if (!vgpu_cupti_wants_resource(cbid)) return;
+    atomic_fetch_add(&running, 1);
+    vgpu_cupti_calls++;
+    CUpti_CallbackFunc f = atomic_load(&function);
+    vgpu_cupti_in_client++;
+    if (f) f(user, CUPTI_CB_DOMAIN_RESOURCE, cbid, &data);
+    vgpu_cupti_in_client--;
+    vgpu_cupti_calls--;
+    atomic_fetch_sub(&running, 1);
 }
 
 /* Callbacks come in pairs: one that is enabled in the middle of a call is not heard at its end. */

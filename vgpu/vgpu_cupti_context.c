@@ -87,23 +87,31 @@ CUptiResult cuptiGetThreadIdType(CUpti_ActivityThreadIdType *type) {
     return CUPTI_SUCCESS;
 }
 
+int vgpu_cupti_device(CUcontext context) {
+    uintptr_t at = (uintptr_t)context - (uintptr_t)vgpu_cupti_contexts;
+    if (!context) return vgpu_current();
+    return at < (uintptr_t)vgpu_profile()->devices ? (int)at : -1;
+}
+
 CUptiResult cuptiGetContextId(CUcontext context, uint32_t *id) {
     if (!id) return CUPTI_ERROR_INVALID_PARAMETER;
-    if (context != vgpu_cupti_context) return CUPTI_ERROR_INVALID_CONTEXT;
-    *id = VGPU_CUPTI_CONTEXT;
+    int device = context ? vgpu_cupti_device(context) : -1;
+    if (device < 0) return CUPTI_ERROR_INVALID_CONTEXT;
+    *id = vgpu_cupti_context_id(device);
     return CUPTI_SUCCESS;
 }
 
 CUptiResult cuptiGetDeviceId(CUcontext context, uint32_t *id) {
     if (!id) return CUPTI_ERROR_INVALID_PARAMETER;
-    if (context && context != vgpu_cupti_context) return CUPTI_ERROR_INVALID_DEVICE;
-    *id = VGPU_CUPTI_DEVICE;
+    int device = vgpu_cupti_device(context);
+    if (device < 0) return CUPTI_ERROR_INVALID_DEVICE;
+    *id = (uint32_t)device;
     return CUPTI_SUCCESS;
 }
 
 CUptiResult cuptiGetStreamIdEx(CUcontext context, CUstream stream, uint8_t per_thread, uint32_t *id) {
     if (!id) return CUPTI_ERROR_INVALID_PARAMETER;
-    if (context && context != vgpu_cupti_context) return CUPTI_ERROR_INVALID_STREAM;
+    if (vgpu_cupti_device(context) < 0) return CUPTI_ERROR_INVALID_STREAM;
     if (!stream && per_thread) stream = cudaStreamPerThread;
     pthread_mutex_lock(&vgpu_lock);
     struct vgpu_stream *s = vgpu_stream_find(stream);
@@ -118,7 +126,7 @@ CUptiResult cuptiGetStreamId(CUcontext context, CUstream stream, uint32_t *id) {
 
 CUptiResult cuptiDeviceSupported(CUdevice device, int *support) {
     if (!support) return CUPTI_ERROR_INVALID_PARAMETER;
-    if (device != VGPU_CUPTI_DEVICE) return CUPTI_ERROR_INVALID_DEVICE;
+    if (!vgpu_is_device(device)) return CUPTI_ERROR_INVALID_DEVICE;
     *support = 1;
     return CUPTI_SUCCESS;
 }

@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-const CUcontext vgpu_cupti_context = (CUcontext)(uintptr_t)&vgpu_cupti_context;
+const char vgpu_cupti_contexts[VGPU_MAX_DEVICES];
 
 static void write_one(const void *record, size_t bytes) {
     vgpu_cupti_write(&(struct vgpu_cupti_piece){record, bytes}, 1);
@@ -20,8 +20,8 @@ static void kernel(const struct vgpu_activity *a, uint32_t stream, uint64_t star
         .start = start,
         .end = end,
         .completed = end,
-        .deviceId = VGPU_CUPTI_DEVICE,
-        .contextId = VGPU_CUPTI_CONTEXT,
+        .deviceId = a->device,
+        .contextId = vgpu_cupti_context_id(a->device),
         .streamId = stream,
         .gridX = (int32_t)a->grid[0],
         .gridY = (int32_t)a->grid[1],
@@ -38,6 +38,8 @@ static void kernel(const struct vgpu_activity *a, uint32_t stream, uint64_t star
         .queued = a->queued_ns, /* 0: CUPTI_TIMESTAMP_UNKNOWN */
         .submitted = a->queued_ns,
         .launchType = CUPTI_ACTIVITY_LAUNCH_TYPE_REGULAR,
+        .graphNodeId = a->graph_node,
+        .graphId = a->graph,
     };
     write_one(&r, sizeof r);
 }
@@ -53,12 +55,14 @@ static void copy(const struct vgpu_activity *a, uint32_t stream, uint64_t start,
         .bytes = (uint64_t)a->bytes,
         .start = start,
         .end = end,
-        .deviceId = VGPU_CUPTI_DEVICE,
-        .contextId = VGPU_CUPTI_CONTEXT,
+        .deviceId = a->device,
+        .contextId = vgpu_cupti_context_id(a->device),
         .streamId = stream,
         .correlationId = a->correlation,
         .runtimeCorrelationId = a->driver ? CUPTI_CORRELATION_ID_UNKNOWN : a->correlation,
         .copyCount = 1,
+        .graphNodeId = a->graph_node,
+        .graphId = a->graph,
     };
     write_one(&r, sizeof r);
 }
@@ -71,12 +75,14 @@ static void fill(const struct vgpu_activity *a, uint32_t stream, uint64_t start,
         .bytes = (uint64_t)a->bytes,
         .start = start,
         .end = end,
-        .deviceId = VGPU_CUPTI_DEVICE,
-        .contextId = VGPU_CUPTI_CONTEXT,
+        .deviceId = a->device,
+        .contextId = vgpu_cupti_context_id(a->device),
         .streamId = stream,
         .correlationId = a->correlation,
         .flags = a->asynchronous ? CUPTI_ACTIVITY_FLAG_MEMSET_ASYNC : CUPTI_ACTIVITY_FLAG_NONE,
         .memoryKind = a->dst_kind,
+        .graphNodeId = a->graph_node,
+        .graphId = a->graph,
     };
     write_one(&r, sizeof r);
 }

@@ -1,6 +1,7 @@
 /* Which device a thread means. All devices of a process are alike, so a choice among them is by number only. */
 #include "vgpu/vgpu_engine.h"
 #include "vgpu/vgpu_profile.h"
+#include "vgpu/vgpu_stream.h"
 
 /* Of a thread that has not chosen: the first of cudaSetValidDevices. */
 static _Atomic int preferred;
@@ -12,6 +13,14 @@ int vgpu_current(void) {
 
 bool vgpu_is_device(int ordinal) {
     return ordinal >= 0 && ordinal < vgpu_profile()->devices;
+}
+
+int vgpu_device_of_stream(cudaStream_t stream) {
+    pthread_mutex_lock(&vgpu_lock);
+    struct vgpu_stream *s = vgpu_stream_find(stream);
+    int device = s ? s->device : -1;
+    pthread_mutex_unlock(&vgpu_lock);
+    return device;
 }
 
 cudaError_t cudaGetDeviceCount(int *count) {

@@ -33,6 +33,7 @@ void vgpu_say(const char *format, ...) __attribute__((format(printf, 1, 2))); /*
 int vgpu_device(int ordinal, struct acct_vgpu_device *out);
 int vgpu_current(void); /* the calling thread's device (vgpu_current.c) */
 bool vgpu_is_device(int ordinal);
+int vgpu_device_of_stream(cudaStream_t stream); /* -1: no such stream */
 int vgpu_cores(void); /* processors this process may run on */
 bool vgpu_env_bytes(const char *name,
                     uint64_t *value); /* a size with suffix K M G T; false: unset or empty, 0 or wrong */

@@ -15,6 +15,7 @@ struct vgpu_amount {
     double flops[VGPU_FORMATS];    /* by the unit that does them */
     double bytes;                  /* of device memory, read and written, each byte that the caches cannot save */
     double host_bytes, peer_bytes; /* over the link to the host, to another device */
+    bool in_graph;                 /* launched with the node before it, which shortens the launch */
 };
 
 /* Seconds; without the launch. A format that the device has no unit for runs on the next wider unit that it has. */

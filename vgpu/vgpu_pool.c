@@ -86,7 +86,7 @@ void vgpu_pools_settle(void) {
 
 /* Fresh memory must be written, or each access is asked about: then a block is not used again before its release. */
 static bool reuses_early(const struct vgpu_memory *m) {
-    return !m->arena.poison && vgpu_execute_way() != VGPU_CHECKED;
+    return m->arena.untouched || (!m->arena.poison && vgpu_execute_way() != VGPU_CHECKED);
 }
 
 static struct vgpu_block *take(struct vgpu_pool *p, size_t bytes, struct vgpu_stream *s) {
@@ -185,19 +185,20 @@ static void run_release(void *args) {
     vgpu_memory_leave();
 }
 
-/* Under both locks. An empty operation stands in the stream for the release: its ticket waits for what it must. */
+/* Under vgpu_lock. An empty operation stands in the stream for the release: its ticket waits for what it must. */
 static cudaError_t release(struct vgpu_memory *m, struct vgpu_block *b, struct vgpu_stream *s) {
     struct vgpu_ticket at = {0};
     bool early = reuses_early(m);
     struct vgpu_work w = {.kind = VGPU_WORK_NOTE};
     if (!early) w = (struct vgpu_work){.run = run_release, .args = &b, .bytes = sizeof b, .kind = VGPU_WORK_NOTE};
     cudaError_t e = vgpu_enqueue(s, &w, &at);
-    if (e) return e;
-    if (early)
+    vgpu_memory_enter();
+    if (e)
+        b->releasing = false;
+    else if (early)
         give(b, at);
-    else
-        b->releasing = true;
-    return cudaSuccess;
+    vgpu_memory_leave();
+    return e;
 }
 
 cudaError_t cudaFreeAsync(void *address, cudaStream_t stream) {
@@ -209,8 +210,10 @@ cudaError_t cudaFreeAsync(void *address, cudaStream_t stream) {
     struct vgpu_stream *s = vgpu_stream_find(stream);
     bool pooled = b && vgpu_pool_of(b);
     cudaError_t e = !b ? cudaErrorInvalidValue : !s ? cudaErrorInvalidResourceHandle : cudaSuccess;
+    if (!e && pooled) b->releasing = true;
+    vgpu_memory_leave();
     if (!e && pooled) e = release(m, b, s);
-    leave();
+    pthread_mutex_unlock(&vgpu_lock);
     return e || pooled ? e : vgpu_release_ordered(address, stream);
 }
 

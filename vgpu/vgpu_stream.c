@@ -2,6 +2,7 @@
  * streams simple: what an operation must wait for is settled when it is queued. */
 #include "vgpu/vgpu_engine.h"
 #include "vgpu/vgpu_profile.h"
+#include "vgpu/vgpu_graph.h"
 #include "vgpu/vgpu_run.h"
 #include "vgpu/vgpu_stream.h"
 
@@ -37,6 +38,10 @@ static __thread struct vgpu_stream *per_thread[VGPU_MAX_DEVICES];
 static pthread_key_t per_thread_key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_rwlock_t blas_gate;
+
+bool vgpu_on_worker(void) {
+    return on_worker;
+}
 
 int64_t vgpu_now(void) {
     struct timespec t;
@@ -282,6 +287,10 @@ static bool is_legacy(const struct vgpu_stream *s) {
     return s == legacy[s->device];
 }
 
+bool vgpu_stream_is_legacy(const struct vgpu_stream *s) {
+    return is_legacy(s);
+}
+
 cudaStream_t vgpu_default_stream(int device) {
     return (cudaStream_t)legacy[device];
 }
@@ -378,6 +387,7 @@ static struct vgpu_op *make_op(const struct vgpu_stream *s, const struct vgpu_wo
     op->run = function_of(w);
     op->blas = w->blas && op->run == w->run;
     op->activity = w->activity;
+    op->activity.device = (uint8_t)s->device;
     if (op->activity.kind) vgpu_activity_submitted(&op->activity);
     op->wait = (struct vgpu_ticket *)(op->args + args);
     op->waits = legacy_waits(s, op->wait);
@@ -404,6 +414,11 @@ static cudaError_t queue(struct vgpu_stream *s, const struct vgpu_work *w, struc
 
 cudaError_t vgpu_enqueue(struct vgpu_stream *s, const struct vgpu_work *w, struct vgpu_ticket *ticket) {
     int64_t start;
+    cudaError_t e;
+    if (vgpu_capture_takes(s, w, &e)) {
+        if (ticket) *ticket = (struct vgpu_ticket){0};
+        return e;
+    }
     if (w->activity.kind || !at_once(s, w)) return queue(s, w, ticket);
     struct vgpu_ticket t = do_at_once(s, w, &start);
     if (ticket) *ticket = t;
@@ -421,17 +436,26 @@ cudaError_t vgpu_submit(cudaStream_t handle, const struct vgpu_work *w, struct v
     if (on_worker) return cudaErrorNotPermitted; /* a host function must not make CUDA calls */
     pthread_mutex_lock(&vgpu_lock);
     struct vgpu_stream *s = vgpu_stream_find(handle);
+    cudaError_t e;
+    if (s && vgpu_capture_takes(s, w, &e)) {
+        pthread_mutex_unlock(&vgpu_lock);
+        if (ticket) *ticket = (struct vgpu_ticket){0};
+        vgpu_graph_tell_all();
+        return e;
+    }
     if (!s || !at_once(s, w)) {
-        cudaError_t e = s ? queue(s, w, ticket) : cudaErrorInvalidResourceHandle;
+        e = s ? queue(s, w, ticket) : cudaErrorInvalidResourceHandle;
         pthread_mutex_unlock(&vgpu_lock);
         return e;
     }
     int64_t start;
     struct vgpu_ticket t = do_at_once(s, w, &start);
     uint64_t id = s->id;
+    struct vgpu_activity activity = w->activity;
+    activity.device = (uint8_t)s->device;
     pthread_mutex_unlock(&vgpu_lock);
     if (ticket) *ticket = t;
-    report_at_once(w->activity, id, start, t.ends);
+    report_at_once(activity, id, start, t.ends);
     return cudaSuccess;
 }
 
@@ -446,7 +470,9 @@ cudaError_t vgpu_wait(struct vgpu_ticket ticket) {
 
 cudaError_t vgpu_submit_and_wait(cudaStream_t stream, const struct vgpu_work *w) {
     struct vgpu_ticket t;
-    cudaError_t e = vgpu_submit(stream, w, &t);
+    struct vgpu_work waited = *w;
+    waited.waited = true;
+    cudaError_t e = vgpu_submit(stream, &waited, &t);
     return e ? e : vgpu_wait(t);
 }
 

@@ -17,6 +17,13 @@ struct vgpu_stream {
     uint64_t enqueued, done; /* operations, over all uses of the slot */
     uint64_t last_end;       /* of the worker: when the last reported work ended, by which clock */
     uint32_t last_clock;
+    struct vgpu_capture *capture; /* its calls become nodes (vgpu_graph_capture.c); NULL: they do not */
+    struct vgpu_stream *capture_next;
+    struct vgpu_front {
+        struct CUgraphNode_st **node; /* that the next node depends on */
+        cudaGraphEdgeData *edge;
+        size_t count;
+    } front;
     int64_t model_end; /* ns on the model's time line: when its work so far ends; 0: none yet */
     struct vgpu_op *head, *tail;
     pthread_cond_t work, progress;
@@ -25,6 +32,7 @@ struct vgpu_stream {
 struct vgpu_stream *vgpu_stream_open(unsigned flags, int priority); /* of the current device. NULL: too many */
 void vgpu_stream_close(struct vgpu_stream *stream);
 bool vgpu_stream_is_default(const struct vgpu_stream *stream);
+bool vgpu_stream_is_legacy(const struct vgpu_stream *stream);
 bool vgpu_stream_idle(struct vgpu_stream *stream);
 cudaError_t vgpu_stream_drain(struct vgpu_stream *stream);
 cudaError_t vgpu_enqueue(struct vgpu_stream *stream, const struct vgpu_work *work, struct vgpu_ticket *ticket);

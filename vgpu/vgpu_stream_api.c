@@ -1,4 +1,5 @@
 /* The runtime's stream functions. */
+#include "vgpu/vgpu_graph.h"
 #include "vgpu/vgpu_run.h"
 #include "vgpu/vgpu_stream.h"
 
@@ -49,24 +50,31 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     WITH_STREAM(stream, s, {
-        if (vgpu_stream_is_default(s))
+        if (vgpu_stream_is_default(s)) {
             e = cudaErrorInvalidResourceHandle;
-        else
+        } else {
+            vgpu_capture_stream_gone(s);
             vgpu_stream_close(s);
+        }
     });
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     pthread_mutex_lock(&vgpu_lock);
     struct vgpu_stream *s = vgpu_stream_find(stream);
-    cudaError_t e = s ? vgpu_stream_drain(s) : cudaErrorInvalidResourceHandle;
+    cudaError_t e = s ? vgpu_capture_refuse_stream(s) : cudaErrorInvalidResourceHandle;
+    if (!e) e = vgpu_stream_drain(s);
     pthread_mutex_unlock(&vgpu_lock);
     vgpu_print_flush();
+    vgpu_pools_settle();
     return e;
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-    WITH_STREAM(stream, s, e = vgpu_stream_idle(s) ? cudaSuccess : cudaErrorNotReady);
+    WITH_STREAM(stream, s, {
+        e = vgpu_capture_refuse_stream(s);
+        if (!e && !vgpu_stream_idle(s)) e = cudaErrorNotReady;
+    });
 }
 
 cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int *flags) {
@@ -89,45 +97,22 @@ cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device) {
     WITH_STREAM(stream, s, *device = s->device);
 }
 
-/* Nothing is ever being captured here: cudaStreamBeginCapture is not implemented. */
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status) {
-    if (!status) return cudaErrorInvalidValue;
-    WITH_STREAM(stream, s, *status = cudaStreamCaptureStatusNone);
-}
-
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id,
-                                     cudaGraph_t *graph, const cudaGraphNode_t **dependencies,
-                                     const cudaGraphEdgeData **edges, size_t *count) {
-    (void)id, (void)graph, (void)dependencies, (void)edges, (void)count; /* only set while capturing */
-    return cudaStreamIsCapturing(stream, status);
-}
-
-cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
-    static __thread enum cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
-    if (!mode || *mode > cudaStreamCaptureModeRelaxed) return cudaErrorInvalidValue;
-    enum cudaStreamCaptureMode before = current;
-    current = *mode;
-    *mode = before;
-    return cudaSuccess;
-}
-
 cudaError_t cudaDeviceSynchronize(void) {
-    return vgpu_wait_device(vgpu_current());
+    cudaError_t e = vgpu_capture_refuse_all();
+    if (e) return e;
+    e = vgpu_wait_device(vgpu_current());
+    vgpu_pools_settle();
+    return e;
 }
-
-struct host_call {
-    cudaHostFn_t function;
-    void *data;
-};
 
 static void run_host_call(void *args) {
-    struct host_call *h = args;
-    h->function(h->data);
+    struct cudaHostNodeParams *h = args;
+    h->fn(h->userData);
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *data) {
     if (!function) return cudaErrorInvalidValue;
-    struct host_call h = {function, data};
+    struct cudaHostNodeParams h = {function, data};
     return vgpu_submit(stream, &(struct vgpu_work){.run = run_host_call, .args = &h, .bytes = sizeof h}, NULL);
 }
 
@@ -145,5 +130,6 @@ static void run_callback(void *args) {
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t function, void *data, unsigned int flags) {
     if (!function || flags) return cudaErrorInvalidValue;
     struct callback c = {function, data, stream};
-    return vgpu_submit(stream, &(struct vgpu_work){.run = run_callback, .args = &c, .bytes = sizeof c}, NULL);
+    struct vgpu_work w = {.run = run_callback, .args = &c, .bytes = sizeof c, .waited = true};
+    return vgpu_submit(stream, &w, NULL);
 }
