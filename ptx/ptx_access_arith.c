@@ -342,6 +342,17 @@ static int32_t field(struct analysis *a, const struct ptx_instr *i) { /* bfe.u o
     return remainder_of(a, access_quotient(a, x, (int64_t)1 << at), (int64_t)1 << length);
 }
 
+/* bfi of all bits from `at` on: above the second source's lower ones. */
+static int32_t insert(struct analysis *a, const struct ptx_instr *i) {
+    int64_t at, length;
+    int32_t x = raw(a, i, 0), y = raw(a, i, 1);
+    if (!x || !y || !ptx_sum_is_constant(&a->s, raw(a, i, 2), &at) ||
+        !ptx_sum_is_constant(&a->s, raw(a, i, 3), &length) || at < 1 || at > 31 || at + length < 32 ||
+        ptx_type_bits((enum ptx_type)i->type) != 32)
+        return 0;
+    return ptx_sum_add(&a->s, remainder_of(a, y, (int64_t)1 << at), x, (int64_t)1 << at);
+}
+
 static int32_t select(struct analysis *a, const struct ptx_instr *i) {
     enum ptx_type type = (enum ptx_type)i->type;
     int32_t x = access_operand(a, &i->src[0], type), y = access_operand(a, &i->src[1], type);
@@ -406,6 +417,8 @@ int32_t access_arithmetic(struct analysis *a, const struct ptx_instr *i) {
         return convert(a, i);
     case PTX_OP_BFE:
         return access_number(a, field(a, i));
+    case PTX_OP_BFI:
+        return access_number(a, insert(a, i));
     case PTX_OP_POPC:
     case PTX_OP_CLZ:
     case PTX_OP_BFIND:

@@ -188,6 +188,8 @@ static struct val arithmetic(struct cost_run *x, const struct ptx_instr *i, cons
         return cost_shift(x, i, &v[0], &v[1]);
     case PTX_OP_BFE:
         return cost_field(x, i, v);
+    case PTX_OP_BFI:
+        return cost_insert(x, i, v);
     }
     return cost_late(x, cost_halve(x, dims), BASE_NUMBER);
 }

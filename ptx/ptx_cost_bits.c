@@ -123,6 +123,16 @@ struct val cost_field(struct cost_run *x, const struct ptx_instr *i, const struc
     return cost_from_sum(&e);
 }
 
+/* bfi of all bits from a constant place on: above the lower ones of the second source. */
+struct val cost_insert(struct cost_run *x, const struct ptx_instr *i, const struct val *v) {
+    uint64_t at = (uint64_t)v[2].c & 255, length = (uint64_t)v[3].c & 255;
+    bool simple = !v[2].dims && !v[3].dims && at && at < 32 && at + length >= 32 && ptx_type_bits(i->type) == 32;
+    if (!simple)
+        return cost_late(x, cost_halve(x, (uint16_t)(v[0].dims | v[1].dims | v[2].dims | v[3].dims)), BASE_NUMBER);
+    struct val low = cost_modulo(x, &v[1], (wide)1 << at), high = cost_scale(x, &v[0], INT64_C(1) << at);
+    return low.kind == VAL_NUM ? ptx_cost_add(x, &high, &low, 1) : low;
+}
+
 /* ---- comparisons ---- */
 static int by_sign(struct cost_run *x, unsigned compare, const struct sum *a, const struct sum *b, struct wish *w) {
     struct sum d = cost_sum_add(a, b, -1), minus = cost_sum_add(b, a, -1);

@@ -206,6 +206,7 @@ void cost_execute(struct cost_run *x, struct state *s, const struct ptx_instr *i
 struct val cost_logic(struct cost_run *x, const struct ptx_instr *i, const struct val *a, const struct val *b);
 struct val cost_shift(struct cost_run *x, const struct ptx_instr *i, const struct val *a, const struct val *by);
 struct val cost_field(struct cost_run *x, const struct ptx_instr *i, const struct val *v);
+struct val cost_insert(struct cost_run *x, const struct ptx_instr *i, const struct val *v);
 struct val cost_modulo(struct cost_run *x, const struct val *v, wide d); /* the bits of v modulo d, a power of two */
 void cost_setp(struct cost_run *x, struct state *s, const struct ptx_instr *i);
 int cost_compare(struct cost_run *x, const struct ptx_instr *i, const struct val *a, const struct val *b,

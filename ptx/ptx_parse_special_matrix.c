@@ -273,10 +273,11 @@ static unsigned log2_of(unsigned n) {
 static struct ptx_operand first_element(struct fragment *f, unsigned lines, unsigned length) {
     struct ptx_special *s = f->s;
     struct ptx_operand lane = lane_number(s);
-    struct ptx_operand flat = with_constant(s, PTX_OP_SHL, &lane, log2_of(f->count));
-    flat = with_constant(s, PTX_OP_AND, &flat, lines * length - 1);
-    struct ptx_operand line = with_constant(s, PTX_OP_SHR, &flat, log2_of(length)),
-                       place = with_constant(s, PTX_OP_AND, &flat, length - 1);
+    unsigned neighbours = length / f->count; /* lanes that share a line */
+    struct ptx_operand line = with_constant(s, PTX_OP_SHR, &lane, log2_of(neighbours)),
+                       place = with_constant(s, PTX_OP_AND, &lane, neighbours - 1);
+    line = with_constant(s, PTX_OP_AND, &line, lines - 1);
+    place = with_constant(s, PTX_OP_SHL, &place, log2_of(f->count));
     const struct ptx_operand *strided = f->along ? &line : &place, *plain = f->along ? &place : &line;
     struct ptx_operand far = ptx_compute(s, PTX_OP_MUL, PTX_U32, PTX_M_LO, strided, &f->stride),
                        near = f->bits < 8 ? with_constant(s, PTX_OP_SHR, plain, f->bits == 4 ? 1 : 3)

@@ -66,3 +66,16 @@ $(BUILD)/bench/bench_cost: $(call objs,bench/bench_cost.c) $(PTX_OBJ) | $(COST_P
 	@mkdir -p $(@D)
 	$(SAY) "  LD $@"
 	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(PTX_LIBS)
+
+# Kernels of matrix units and of asynchronous copies.
+MATRIX_PTX := $(BUILD)/tests/matrix_kernels.ptx
+ASYNC_PTX := $(BUILD)/tests/async_kernels.ptx
+$(MATRIX_PTX): MATRIX_ARCH = compute_90
+$(ASYNC_PTX): MATRIX_ARCH = compute_80
+$(MATRIX_PTX) $(ASYNC_PTX): $(BUILD)/tests/%.ptx: tests/programs/%.cu
+	@mkdir -p $(@D)
+	$(SAY) "  NVCC $@"
+	$(Q)$(NVCC) -std=c++17 -ptx -arch=$(MATRIX_ARCH) $< -o $@
+$(BUILD)/obj/tests/unit/test_ptx_matrix.o: ROOM_CFLAGS = -DMATRIX_PTX='"$(abspath $(MATRIX_PTX))"' -DASYNC_PTX='"$(abspath $(ASYNC_PTX))"'
+UNIT_ptx_matrix = $(PTX_OBJ) | $(MATRIX_PTX) $(ASYNC_PTX)
+LIBS_ptx_matrix = $(PTX_LIBS)
