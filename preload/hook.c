@@ -28,6 +28,7 @@ static int take_ring(struct hook_thread *t) {
     if (t->ring < 0) return 0;
     ring_attach(&t->writer, life_trace.control, (unsigned)t->ring);
     ring_present_by(&t->writer, facts_make_present);
+    ring_wait_by(&t->writer, life_trace.ring_wait_ns);
     if (!ring_has_room(&t->writer, sizeof(struct acct_ev_thread))) { /* one that another thread left full */
         ring_retire(&t->writer, (unsigned)t->ring);
         return 0; /* without its THREAD record, this thread's calls would be taken for the other's */

@@ -30,6 +30,7 @@ struct life_trace {
     struct acct_control *control;
     int socket; /* -1 none; the program may close it or put something else there at any time */
     uint64_t socket_dev, socket_ino;
+    uint64_t ring_wait_ns; /* for room in a full ring */
 };
 
 extern struct life_page *life_page; /* NULL before the constructor */

@@ -74,6 +74,15 @@ static void tell_wrong_settings(void) {
     if (*names) say_warning(names, ": not a value it can have, the default is used; see acct help env", NULL);
 }
 
+/* A dry run issues calls faster than any collector takes them, and there is no device's time to disturb. */
+static uint64_t ring_wait_ns(void) {
+    static const uint64_t dry_ns = UINT64_C(10000000000);
+    uint64_t dry = 0;
+    acct_env_number(ENV_ACCT_VGPU_DRY, &dry);
+    int given = acct_env_text(ENV_ACCT_RING_WAIT) != acct_env_entry(ENV_ACCT_RING_WAIT)->fallback;
+    return dry && !given ? dry_ns : acct_env_ns(ENV_ACCT_RING_WAIT);
+}
+
 /* Geometry by the environment. Under limits the rings get smaller until some threads have one each, and then fewer.
  * -1: not even one fits. */
 static int choose_layout(struct acct_control *c, char *why, size_t len) {
@@ -212,6 +221,7 @@ int rendezvous(struct life_trace *t, char *why, size_t len) {
     static struct acct_control want; /* one thread of a process starts; it may have a small stack */
     memset(&want, 0, sizeof want);
     tell_wrong_settings();
+    t->ring_wait_ns = ring_wait_ns();
     if (choose_layout(&want, why, len)) return -1;
     int memfd = map_control(&want, &t->control);
     if (memfd < 0)

@@ -1,8 +1,10 @@
 #include "trace/ring.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PAGE 4096u
@@ -115,6 +117,31 @@ static int extend(struct ring_writer *w, uint64_t *present, uint64_t end, unsign
     return 1;
 }
 
+void ring_wait_by(struct ring_writer *w, uint64_t ns) {
+    w->wait_ns = ns;
+}
+
+/* Waits until the reader's *tail lets the writer go up to `end`, and a quarter of the ring further while the reader is
+ * at it: waking up for every record would cost more than it. */
+static void wait_for_reader(struct ring_writer *w, _Atomic uint64_t *tail, uint64_t end, uint64_t size) {
+    const struct timespec pause = {0, 100000};
+    uint64_t seen = atomic_load_explicit(tail, memory_order_acquire), waited = 0;
+    int saved = errno;
+    while (end + size / 4 - seen > size) {
+        ring_wake(w->control);
+        syscall(SYS_nanosleep, &pause, NULL);
+        uint64_t now = atomic_load_explicit(tail, memory_order_acquire);
+        waited = now == seen ? waited + (uint64_t)pause.tv_nsec : 0;
+        seen = now;
+        if (waited && end - seen <= size) break;
+        if (waited >= w->wait_ns) {
+            w->wait_ns = 0;
+            break;
+        }
+    }
+    errno = saved;
+}
+
 /* 1: the slots before `end` are free, and their pages are there. */
 static int room_until(struct ring_writer *w, uint64_t end) {
     if (end - w->tail > w->slot_count) w->tail = atomic_load_explicit(&w->ring->tail, memory_order_acquire);
@@ -223,6 +250,8 @@ int ring_has_room(struct ring_writer *w, size_t bytes) {
 
 void *ring_begin_slow(struct ring_writer *w, uint16_t event, uint32_t slots, uint64_t now_ns) {
     uint64_t lost_at, at = place_both(w, slots, &lost_at);
+    if (w->wait_ns && slots <= ACCT_MAX_SLOTS && !room_until(w, at + slots))
+        wait_for_reader(w, &w->ring->tail, at + slots, w->slot_count);
     if (slots > ACCT_MAX_SLOTS || !room_until(w, at + slots)) {
         drop(w, now_ns);
         return NULL;
@@ -254,6 +283,8 @@ int ring_has_blob_room(struct ring_writer *w, size_t bytes) {
 struct acct_text ring_reserve(struct ring_writer *w, size_t bytes, void **room) {
     uint64_t at = blob_place(w, bytes);
     *room = NULL;
+    if (w->wait_ns && bytes <= w->blob_bytes && !blob_room_until(w, at + bytes))
+        wait_for_reader(w, &w->ring->blob_tail, at + bytes, w->blob_bytes);
     if (bytes > w->blob_bytes || !blob_room_until(w, at + bytes)) {
         uint64_t ever = atomic_load_explicit(&w->ring->lost_blobs, memory_order_relaxed);
         atomic_store_explicit(&w->ring->lost_blobs, ever + 1, memory_order_relaxed);

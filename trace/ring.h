@@ -1,5 +1,6 @@
 /* The writer's side of the rings of trace/wire.h. One writer per ring (the thread that claimed it); no locks, no
- * allocation, no system call but the wake-up of a sleeping collector when a ring or its blob ring is a quarter full.
+ * allocation, no system call but the wake-up of a sleeping collector when a ring or its blob ring is a quarter full
+ * (and, after ring_wait_by, those of waiting).
  *
  * A record is written in place:
  *     struct acct_ev_free *r = ring_begin(w, ACCT_EV_FREE, sizeof *r, now);
@@ -34,6 +35,7 @@ struct ring_writer {
     uint64_t lost_first_ns, lost_last_ns;
     int (*make_present)(void *start, size_t bytes);
     uint64_t present, blob_present; /* head, blob_head up to which the pages are there */
+    uint64_t wait_ns;               /* for room; 0: records are dropped at once */
 };
 
 /* Lays a new memfd out: writes the first block of *c (geometry, magic, version, pid) for rings of `ring_slots` slots
@@ -56,6 +58,10 @@ void ring_attach(struct ring_writer *w, struct acct_control *c, unsigned i);
  * memory is short, and then records are dropped (where a touch would be SIGBUS). Right after ring_attach; without it
  * all pages are taken to be there. The header's page has to be there already. */
 void ring_present_by(struct ring_writer *w, int (*make_present)(void *start, size_t bytes));
+
+/* A full ring is waited for, up to ns without any progress of the reader; when that has passed, never again. Without it
+ * the writer does not wait. errno is kept. */
+void ring_wait_by(struct ring_writer *w, uint64_t ns);
 
 /* 1: a record of `bytes` would find room, with padding and a LOST record before it. Nothing is counted as lost. */
 int ring_has_room(struct ring_writer *w, size_t bytes);

@@ -74,7 +74,7 @@ vgpu: $(VGPU_LIBS)
 # Tests: some see the stand-ins as a program does, some link with one part of the engine.
 VGPU_TESTS := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_vgpu_*.c))
 $(VGPU_TESTS:%=$(BUILD)/obj/tests/unit/%.o): ROOM_CFLAGS = -isystem $(CUDA_INC)
-$(foreach t,$(filter-out test_vgpu_arena test_vgpu_half test_vgpu_run test_vgpu_jit,$(VGPU_TESTS)),\
+$(foreach t,$(filter-out test_vgpu_arena test_vgpu_half test_vgpu_run test_vgpu_model test_vgpu_jit,$(VGPU_TESTS)),\
   $(eval UNIT_$(t) := $(BUILD)/vgpu/libcublas.so.13 $(BUILD)/vgpu/libcudart.so.13 | $(BUILD)/vgpu/libacct-vgpu.so)\
   $(eval LIBS_$(t) := -Wl,-rpath,$(abspath $(BUILD)/vgpu)))
 $(foreach t,$(filter test_vgpu_lt% %_lt,$(VGPU_TESTS)),$(eval UNIT_$(t) := $(BUILD)/vgpu/libcublasLt.so.13 $(UNIT_$(t))))
@@ -84,6 +84,8 @@ UNIT_test_vgpu_jit = $(ZOO_OBJ) $(call objs,tests/zoo/zoo_interpret.c vgpu/vgpu_
 LIBS_test_vgpu_jit = $(VGPU_JIT_LIBS) $(PTX_LIBS)
 UNIT_test_vgpu_run = $(VGPU_ENGINE) $(PTX_OBJ)
 LIBS_test_vgpu_run = -lopenblas $(VGPU_JIT_LIBS) $(PTX_LIBS)
+UNIT_test_vgpu_model = $(VGPU_ENGINE) $(PTX_OBJ)
+LIBS_test_vgpu_model = -lopenblas $(VGPU_JIT_LIBS) $(PTX_LIBS)
 UNIT_test_vgpu_cupti_kernel := $(BUILD)/obj/tests/unit/vgpu_cupti_kernels.o $(UNIT_test_vgpu_cupti_kernel)
 LIBS_test_vgpu_cupti_kernel += -lstdc++
 $(BUILD)/obj/tests/unit/test_vgpu_lt_attribute.o: ROOM_CFLAGS += -DVENDOR_LT='"$(CUDA_LIB)/libcublasLt.so.13"'
@@ -98,7 +100,7 @@ UNIT_test_vgpu_arena := $(call objs,vgpu/vgpu_arena.c vgpu/vgpu_tree.c)
 UNIT_test_vgpu_half := $(call objs,vgpu/vgpu_convert.c vgpu/vgpu_scratch.c)
 
 # Programs as nvcc makes them; what they include of the toolkit does not change under a build.
-VGPU_PROGRAMS := vgpu_kernel launch_cases launch_legacy launch_per_thread launch_units launch_machine launch_empty launch_plugin
+VGPU_PROGRAMS := vgpu_kernel launch_cases launch_legacy launch_per_thread launch_units launch_machine launch_empty launch_plugin profile_device profile_device_75
 VGPU_PROGRAM_BIN := $(VGPU_PROGRAMS:%=$(BUILD)/tests/%)
 TEST_PROGRAMS += $(VGPU_PROGRAM_BIN)
 VGPU_PTX := -gencode arch=compute_80,code=compute_80
@@ -106,11 +108,13 @@ $(BUILD)/tests/vgpu_kernel: tests/programs/vgpu_kernel.cu
 $(BUILD)/tests/launch_cases $(BUILD)/tests/launch_legacy $(BUILD)/tests/launch_per_thread $(BUILD)/tests/launch_machine: tests/programs/launch_cases.cu
 $(BUILD)/tests/launch_units: tests/programs/launch_unit_a.cu tests/programs/launch_unit_b.cu
 $(BUILD)/tests/launch_empty: tests/programs/launch_empty.cu
+$(BUILD)/tests/profile_device $(BUILD)/tests/profile_device_75: tests/programs/profile_device.cu
 $(BUILD)/tests/launch_plugin: tests/programs/launch_plugin.cu
 $(BUILD)/tests/launch_plugin: NVCC_FLAGS = -shared -Xcompiler -fPIC
 $(BUILD)/tests/launch_legacy: NVCC_FLAGS = -D__NV_LEGACY_LAUNCH -Xcompiler -D__NV_LEGACY_LAUNCH
 $(BUILD)/tests/launch_per_thread: NVCC_FLAGS = -default-stream per-thread
 $(BUILD)/tests/launch_units: NVCC_FLAGS = -rdc=true
+$(BUILD)/tests/profile_device_75: VGPU_PTX := -gencode arch=compute_75,code=compute_75
 $(BUILD)/tests/launch_machine: VGPU_PTX := -gencode arch=compute_80,code=sm_80
 $(VGPU_PROGRAM_BIN):
 	@mkdir -p $(@D)
@@ -130,3 +134,10 @@ $(BUILD)/bench/bench_jit.ptx: bench/bench_jit_kernels.cu
 	@mkdir -p $(@D)
 	$(SAY) "  NVCC $@"
 	$(Q)$(NVCC) -ptx -arch=compute_80 $< -o $@
+
+# Dry runs: operations a second.
+BENCHES += $(BUILD)/bench/bench_dry
+$(BUILD)/bench/bench_dry: bench/bench_dry.cu bench/bench_preloaded.h
+	@mkdir -p $(@D)
+	$(SAY) "  NVCC $<"
+	$(Q)$(NVCC) -O2 -cudart shared -gencode arch=compute_80,code=compute_80 -I. $< -o $@ -L$(CUDA_LIB) -l:libcublas.so.13 -Xlinker --allow-shlib-undefined

@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <time.h>
 #include "trace/ring.h"
 
 struct fixture {
@@ -322,6 +323,7 @@ static void test_pages_are_made_present_before_use(void **state) {
 struct stress {
     struct acct_control *c;
     _Atomic uint64_t done, kept;
+    uint64_t wait_ns;
 };
 enum { STRESS = 300000 };
 
@@ -330,6 +332,7 @@ static void *stress_writer(void *arg) {
     struct ring_writer w;
     uint64_t kept = 0;
     ring_attach(&w, s->c, (unsigned)ring_claim(s->c));
+    ring_wait_by(&w, s->wait_ns);
     for (uint64_t i = 1; i <= STRESS; i++) {
         kept += (uint64_t)put_alloc(&w, i, i);
         if (i % 4096 == 0) sched_yield();
@@ -341,12 +344,11 @@ static void *stress_writer(void *arg) {
 }
 
 /* Two threads: what arrives is in order and untorn, and what does not is told in place. */
-static void test_writer_and_reader_at_once(void **state) {
-    struct stress s = {map_rings(1, 256, 4096), 0, 0};
+static void write_and_read_at_once(uint64_t wait_ns) {
+    struct stress s = {map_rings(1, 256, 4096), 0, 0, wait_ns};
     pthread_t t;
     union any got;
     uint64_t expect = 1, kept = 0;
-    (void)state;
     assert_int_equal(pthread_create(&t, NULL, stress_writer, &s), 0);
     for (int last = 0;;) {
         int n = take(s.c, 0, &got);
@@ -366,7 +368,32 @@ static void test_writer_and_reader_at_once(void **state) {
     assert_int_equal(kept, s.kept);
     struct acct_ring *r = (struct acct_ring *)((char *)s.c + s.c->rings_offset);
     assert_int_equal(kept + r->lost_records, STRESS);
+    if (wait_ns) assert_int_equal(kept, STRESS);
     munmap(s.c, s.c->total_bytes);
+}
+
+static void test_writer_and_reader_at_once(void **state) {
+    (void)state;
+    write_and_read_at_once(0);
+}
+
+static void test_a_writer_that_waits_loses_nothing(void **state) {
+    (void)state;
+    write_and_read_at_once(UINT64_C(60000000000));
+}
+
+/* Nobody reads: once it has waited its time, it drops as others do, and waits no more. */
+static void test_a_writer_does_not_wait_for_ever(void **state) {
+    struct fixture *f = *state;
+    ring_wait_by(&f->w, 20000000);
+    for (uint64_t i = 1; i <= 64; i++) assert_true(put_alloc(&f->w, i, i));
+    struct timespec a, b;
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    for (uint64_t i = 1; i <= 1000; i++) assert_false(put_alloc(&f->w, i, i));
+    clock_gettime(CLOCK_MONOTONIC, &b);
+    double s = (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec);
+    assert_true(s >= 0.02 && s < 10); /* a thousand times 20 ms would be 20 s */
+    assert_int_equal(f->w.ring->lost_records, 1000);
 }
 
 int main(void) {
@@ -385,6 +412,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_blob_room_is_told_as_it_is, setup, teardown),
         cmocka_unit_test(test_pages_are_made_present_before_use),
         cmocka_unit_test(test_writer_and_reader_at_once),
+        cmocka_unit_test(test_a_writer_that_waits_loses_nothing),
+        cmocka_unit_test_setup_teardown(test_a_writer_does_not_wait_for_ever, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
