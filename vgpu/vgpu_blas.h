@@ -22,6 +22,7 @@ struct vgpu_blas_emulation {
 struct vgpu_blas {
     struct vgpu_item item;
     cudaStream_t stream;
+    int device; /* that was current when the handle was made */
     cublasPointerMode_t mode;
     cublasMath_t math;
     cublasAtomicsMode_t atomics;

@@ -47,6 +47,7 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t *out) {
     struct vgpu_blas *h = vgpu_slab_take(&handles);
     if (h)
         *h = (struct vgpu_blas){.item = h->item,
+                                .device = vgpu_current(),
                                 .mode = CUBLAS_POINTER_MODE_HOST,
                                 .math = CUBLAS_DEFAULT_MATH,
                                 .atomics = CUBLAS_ATOMICS_NOT_ALLOWED,
@@ -61,6 +62,7 @@ cublasStatus_t vgpu_blas_open(cublasHandle_t handle, struct vgpu_blas *out) {
     pthread_mutex_lock(&vgpu_lock);
     bool found = vgpu_slab_has(&handles, handle);
     if (found) *out = *(struct vgpu_blas *)handle;
+    if (found && (!out->stream || out->stream == cudaStreamLegacy)) out->stream = vgpu_default_stream(out->device);
     pthread_mutex_unlock(&vgpu_lock);
     return found ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_INITIALIZED;
 }

@@ -71,6 +71,7 @@ struct vgpu_launch { /* a launch as a work item; params follow, aligned to 16 */
     void *const *symbols;
     uint32_t grid[3], block[3], dynamic_shared;
     uint32_t way; /* enum vgpu_way */
+    int32_t device;
     _Alignas(16) unsigned char params[];
 };
 void vgpu_execute(void *launch);      /* struct vgpu_launch; on a stream's thread */

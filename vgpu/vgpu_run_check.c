@@ -1,4 +1,5 @@
-/* Addresses that a device could not reach but this process can: pageable host memory. A launch that is given such an
+/* Addresses that a device could not reach but this process can: pageable host memory, and memory of another device that
+ * has not been made accessible. A launch that is given such an
  * address runs in the interpreter, which asks before each access. With ACCT_VGPU_CHECK all launches do, and blocks of
  * device memory end where the program asked for them to end. */
 #include "vgpu/vgpu_run.h"
@@ -16,9 +17,11 @@ static bool is_mapped(uint64_t address) {
     return !mincore((void *)(uintptr_t)(address / page * page), 1, &present);
 }
 
-static bool is_pageable(uint64_t address) {
+static bool is_out_of_reach(uint64_t address) {
+    const void *p = (const void *)(uintptr_t)address;
     if (address < LEAST_ADDRESS) return false;
-    return vgpu_side_of((const void *)(uintptr_t)address, 1) == VGPU_PAGEABLE && is_mapped(address);
+    if (!vgpu_peer_reaches(vgpu_current(), p)) return true;
+    return vgpu_side_of(p, 1) == VGPU_PAGEABLE && is_mapped(address);
 }
 
 enum vgpu_way vgpu_launch_way(const struct vgpu_launch *l) {
@@ -27,7 +30,7 @@ enum vgpu_way vgpu_launch_way(const struct vgpu_launch *l) {
     for (uint32_t i = 0; i < k->pointer_count; i++) {
         uint64_t value;
         memcpy(&value, l->params + k->pointers[i], sizeof value);
-        if (is_pageable(value)) return VGPU_CHECKED;
+        if (is_out_of_reach(value)) return VGPU_CHECKED;
     }
     return k->compiled ? VGPU_COMPILED : VGPU_INTERPRETED;
 }

@@ -126,6 +126,7 @@ static pthread_mutex_t atomics = PTHREAD_MUTEX_INITIALIZER;
 static void run_blocks(struct vgpu_worker *w, const void *context, uint64_t first, uint64_t count) {
     const struct vgpu_launch *l = context;
     if (vgpu_refused) return;
+    cudaSetDevice(l->device); /* this thread may have run blocks of another one */
     bool alone = l->way != VGPU_COMPILED && (l->kernel->f->properties & PTX_P_ATOMIC);
     w->launch = l;
     w->fault_signal = 0;

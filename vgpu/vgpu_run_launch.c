@@ -92,7 +92,8 @@ static cudaError_t submit(struct vgpu_kernel *k, const struct request *r) {
                               .symbols = vgpu_kernel_symbols(k),
                               .grid = {r->grid.x, r->grid.y, r->grid.z},
                               .block = {r->block.x, r->block.y, r->block.z},
-                              .dynamic_shared = (uint32_t)r->shared};
+                              .dynamic_shared = (uint32_t)r->shared,
+                              .device = vgpu_current()};
     pack(k->f, r->args, l->params);
     if (!vgpu_profile()->dry) l->way = vgpu_launch_way(l);
     vgpu_print_flush();
@@ -109,6 +110,7 @@ static cudaError_t launch(const struct request *r) {
     cudaError_t e = vgpu_kernel_find(r->function, &k);
     if (!e) e = vgpu_kernel_ready(k);
     if (!e) e = check(k, r);
+    if (!e && vgpu_device_of_stream(r->stream) != vgpu_current()) e = cudaErrorInvalidResourceHandle;
     return e ? e : submit(k, r);
 }
 
