@@ -153,7 +153,7 @@ void at_backward_start(struct at_trace *t, int32_t first_grad_op, int32_t lo, in
         int32_t w = t->weight_read[back];
         int updated =
             w >= 0 && (updated_by >= 0 ? at_map_has(&t->cluster_weight, at_pair(updated_by, w)) : t->range[w].weight);
-        if (t->event[back].kind == AT_GEMM && w >= 0 && (t->weight_forward[back] || updated)) {
+        if (w >= 0 && (t->weight_forward[back] || updated)) {
             if (turn < 0 && t->blind) turn = forced_turn(t, first_grad_op, back);
             out->first = turn >= 0 ? turn + 1 : first_grad_op;
             out->turn = turn;

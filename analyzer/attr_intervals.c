@@ -12,8 +12,8 @@ static int is_plain(const struct at_trace *t, const struct at_cluster *c) {
 }
 
 static int forward_between(const struct at_trace *t, int32_t from, int32_t to) {
-    for (int32_t i = at_first_gemm_from(t, from + 1); i < t->gemms && t->gemm[i] <= to; i++)
-        if (t->weight_read[t->gemm[i]] >= 0 && t->weight_forward[t->gemm[i]]) return 1;
+    for (int32_t e = from + 1; e <= to; e++)
+        if (t->weight_read[e] >= 0 && t->weight_forward[e]) return 1;
     return 0;
 }
 

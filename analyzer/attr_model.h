@@ -67,7 +67,7 @@ enum at_home { AT_DEVICE, AT_HOST, AT_OPAQUE };
 
 /* What an op costs, for op_cost. */
 struct at_cost {
-    int64_t flops, flops_most, matmul_flops; /* COST_UNKNOWN */
+    int64_t flops, flops_most, matmul_flops, matmul_flops_most; /* COST_UNKNOWN */
     int64_t integer_ops, bytes_read, bytes_written;
     int64_t price; /* of a launch: price.id, else COST_UNKNOWN */
     const char *dtype;
@@ -190,6 +190,17 @@ struct at_step {
     uint8_t complete; /* 0: cut off before its optimizer */
 };
 
+/* O: of a trace that ended for want of memory before any update. */
+enum at_cut { AT_CUT_NOT, AT_CUT_IN_FORWARD, AT_CUT_IN_BACKWARD };
+enum at_cut_kind {
+    AT_CUT_NONE,
+    AT_CUT_WEIGHT, /* a parameter that products read */
+    AT_CUT_PARAM,  /* another one */
+    AT_CUT_INPUT,
+    AT_CUT_GRAD,
+    AT_CUT_CLEARED, /* a gradient or optimizer state, not used yet */
+};
+
 struct launch_sets;
 struct launch_prices;
 
@@ -227,8 +238,11 @@ struct at_trace {
     int32_t first_gemm;   /* event */
     int32_t training_end; /* event behind the last change in place: the training part ends */
     int32_t first_weight_read;
-    int blind; /* directions of most launches are not known */
-    int late;  /* attached while the program was training */
+    int blind;       /* directions of most launches are not known */
+    int late;        /* attached while the program was training */
+    int died;        /* the program did no more work after a call that found no memory; the caller's */
+    int8_t cut;      /* enum at_cut */
+    uint8_t *cut_is; /* per range, with `cut`: enum at_cut_kind */
 
     struct at_map modified; /* (run, range): a kernel modifies a carried range there */
     struct at_map updated;  /* (run, range): update runs and the weights they update */
@@ -272,14 +286,19 @@ void at_carried(struct at_trace *t);    /* U1 */
 void at_copies(struct at_trace *t);     /* U6 */
 void at_updates(struct at_trace *t);    /* U2–U5 */
 void at_clusters(struct at_trace *t);   /* U7; called by at_updates */
+void at_cut(struct at_trace *t);        /* O: supposes an update where there is none */
 void at_gradients(struct at_trace *t);  /* G1–G3, C0 */
 void at_weights(struct at_trace *t);    /* W1–W3 */
+void at_cut_forget(struct at_trace *t); /* O: takes the supposed update back */
 void at_intervals(struct at_trace *t);  /* S1, S2 */
 void at_phases(struct at_trace *t);     /* P1–P7 */
 /* An update that the end of the trace cut off before it came to a weight: optimizer, but the end of no step. */
 void at_begun_update(struct at_trace *t);
 void at_steps(struct at_trace *t);   /* K1, N1 */
 void at_classes(struct at_trace *t); /* C1–C9 */
+
+/* O: the step of a trace cut off in its first forward pass; in place of at_steps' rules. */
+void at_cut_forward(struct at_trace *t);
 
 /* Parts of at_classes. */
 struct at_verdict at_value_class(struct at_trace *t, int32_t value); /* C4–C8 */

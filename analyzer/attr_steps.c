@@ -63,9 +63,9 @@ static void take_step(struct at_trace *t, const struct at_interval *iv, int32_t 
  */
 static struct at_map reads_of_a_pass(struct at_trace *t) {
     struct at_map reads = {0};
-    for (int32_t i = 0; i < t->gemms; i++) {
-        const struct at_event *ev = &t->event[t->gemm[i]];
-        int32_t w = t->weight_read[t->gemm[i]];
+    for (int32_t e = 0; e < t->events; e++) {
+        const struct at_event *ev = &t->event[e];
+        int32_t w = t->weight_read[e];
         if (w < 0 || ev->step < 0 || ev->micro_batch || ev->phase != AT_FORWARD) continue;
         int64_t *n = at_map_put(&reads, t->pool, (uint32_t)w, NULL);
         if (*n >> 32 != ev->step) *n = (int64_t)ev->step << 32;
@@ -76,8 +76,8 @@ static struct at_map reads_of_a_pass(struct at_trace *t) {
 
 /* The program has evaluated before: between its steps, or ahead of the first. */
 static int has_evaluated(const struct at_trace *t, int32_t before) {
-    for (int32_t i = 0; i < t->gemms && t->gemm[i] < before; i++)
-        if (t->event[t->gemm[i]].phase == AT_EVALUATION && t->weight_read[t->gemm[i]] >= 0) return 1;
+    for (int32_t e = 0; e < before; e++)
+        if (t->event[e].phase == AT_EVALUATION && t->weight_read[e] >= 0) return 1;
     return 0;
 }
 
@@ -86,8 +86,8 @@ static int has_evaluated(const struct at_trace *t, int32_t before) {
 static void trailing_forward(struct at_trace *t, const struct at_interval *iv) {
     struct at_map seen = {0}, usual = reads_of_a_pass(t);
     if (has_evaluated(t, iv->from)) return;
-    for (int32_t i = at_first_gemm_from(t, iv->from); i < t->gemms; i++) {
-        int32_t w = t->weight_read[t->gemm[i]];
+    for (int32_t e = iv->from; e < t->events; e++) {
+        int32_t w = t->weight_read[e];
         if (w < 0) continue;
         const int64_t *most = at_map_get(&usual, (uint32_t)w);
         if (++*at_map_put(&seen, t->pool, (uint32_t)w, NULL) > (most ? *most & INT32_MAX : 1)) return;
@@ -165,7 +165,11 @@ static void inference(struct at_trace *t) {
 
 void at_steps(struct at_trace *t) {
     if (!t->gemms) return;
-    if (!t->step_ends) {
+    if (t->cut == AT_CUT_IN_FORWARD || (t->cut && !t->spans)) {
+        at_cut_forward(t);
+        return;
+    }
+    if (!t->step_ends && !t->cut) {
         inference(t);
         return;
     }

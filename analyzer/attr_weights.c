@@ -92,15 +92,56 @@ static struct use *list_uses(struct at_trace *t, int32_t *count) {
     return use;
 }
 
+/* ---- products that the program's own kernels compute ---- */
+/* Made by work that reads something beside what the host brought: no batch, no list of numbers, no fill. */
+static int is_computed(const struct at_trace *t, const struct at_access *operand) {
+    if (operand->writer < 0 || !at_is_work(&t->event[operand->writer]) || t->in_cluster[operand->writer]) return 0;
+    AT_EACH_ACCESS(t, operand->writer, a) {
+        if (!at_reads(a->mode)) continue;
+        if (t->range[a->range].any_weight || (a->writer >= 0 && at_is_work(&t->event[a->writer]))) return 1;
+    }
+    return 0;
+}
+
+/* The kernel reads the weight and a computed value, and makes a new one: a product, by what can be seen of it. (An
+ * embedding reads its weight and tokens; an update, a cast, a norm of weights read no computed value but gradients.) */
+static int is_kernel_product(const struct at_trace *t, int32_t e, int32_t weight) {
+    int operand = 0, result = 0, reads = 0;
+    if (t->event[e].kind != AT_KERNEL || t->in_cluster[e]) return 0;
+    AT_EACH_ACCESS(t, e, a) {
+        const struct at_value *v = &t->value[a->value];
+        const struct at_range *r = &t->range[a->range];
+        if (a->range == weight) reads |= a->mode == AT_R;
+        if (r->any_weight || at_is_carried(t, a->range, e) || v->grad || v->derived) continue;
+        if (a->mode == AT_R) operand |= is_computed(t, a);
+        if (a->mode == AT_W) result = 1;
+    }
+    return reads && operand && result;
+}
+
+/* Between two events a kernel computes a product with the weight. */
+static int has_kernel_product(const struct at_trace *t, int32_t range, int32_t from, int32_t to) {
+    const struct at_range *r = &t->range[range];
+    int32_t end = r->touch0 + r->touches;
+    for (int32_t i = at_touch_from(t, r->touch0, r->touches, from); i < end; i++) {
+        int32_t e = t->access[t->touch[i]].event;
+        if (e >= to) break;
+        if (is_kernel_product(t, e, range)) return 1;
+    }
+    return 0;
+}
+
 struct ballot {
+    int32_t range;
     const struct use *use;
     int32_t uses;
-    int32_t votes[2];
+    int32_t votes[2], by_kernels;
     int8_t first; /* axis of the first vote: decides a tie */
 };
 
-/* The first use at or after the event votes. */
-static void vote(struct ballot *b, int32_t event) {
+/* The first use at or after the event votes; where a kernel multiplied by the weight before it, that was forward, and
+ * the use is backward's: along the other axis. */
+static void vote(const struct at_trace *t, struct ballot *b, int32_t event) {
     int32_t lo = 0, hi = b->uses;
     while (lo < hi) {
         int32_t mid = lo + (hi - lo) / 2;
@@ -111,22 +152,27 @@ static void vote(struct ballot *b, int32_t event) {
     }
     if (lo == b->uses || b->use[lo].axis < 0) return;
     int8_t axis = b->use[lo].axis;
+    if (has_kernel_product(t, b->range, event, b->use[lo].event)) {
+        axis = !axis;
+        b->by_kernels++;
+    }
     if (b->first < 0) b->first = axis;
     b->votes[axis]++;
 }
 
-static int axis_of(const struct at_trace *t, int32_t range, const struct use *use, int32_t uses) {
-    struct ballot b = {.use = use, .uses = uses, .first = -1};
-    const struct at_range *r = &t->range[range];
-    vote(&b, t->first_gemm);
+static void find_axis(struct at_trace *t, int32_t range, const struct use *use, int32_t uses) {
+    struct ballot b = {.range = range, .use = use, .uses = uses, .first = -1};
+    struct at_range *r = &t->range[range];
+    vote(t, &b, r->weight ? 0 : t->first_gemm);
     if (r->weight) {
         AT_EACH_TOUCH(t, r, a)
-        if (t->event[a->event].kind == AT_KERNEL && at_writes(a->mode) && t->in_cluster[a->event]) vote(&b, a->event);
+        if (t->event[a->event].kind == AT_KERNEL && at_writes(a->mode) && t->in_cluster[a->event])
+            vote(t, &b, a->event);
     } else {
-        for (int32_t k = 0; k < t->clusters; k++) vote(&b, t->cluster[k].last);
+        for (int32_t k = 0; k < t->clusters; k++) vote(t, &b, t->cluster[k].last);
     }
-    if (b.votes[0] == b.votes[1]) return b.first > 0;
-    return b.votes[1] > b.votes[0];
+    r->forward_axis = b.votes[0] == b.votes[1] ? b.first > 0 : b.votes[1] > b.votes[0];
+    r->kernel_forward = r->weight && 2 * b.by_kernels > b.votes[0] + b.votes[1];
 }
 
 static void find_axes(struct at_trace *t) {
@@ -135,7 +181,7 @@ static void find_axes(struct at_trace *t) {
     for (int32_t i = 0; i < n;) {
         int32_t j = i;
         while (j < n && use[j].range == use[i].range) j++;
-        t->range[use[i].range].forward_axis = (uint8_t)axis_of(t, use[i].range, use + i, j - i);
+        find_axis(t, use[i].range, use + i, j - i);
         i = j;
     }
     pool_give(t->pool, use);
@@ -163,6 +209,19 @@ static void read_of_gemm(struct at_trace *t, int32_t e) {
     t->weight_forward[e] = axis == t->range[weight].forward_axis;
 }
 
+/* Kernels that are forward products of weights. */
+static void read_of_kernels(struct at_trace *t) {
+    for (int32_t r = 0; r < t->ranges; r++) {
+        if (!t->range[r].kernel_forward) continue;
+        AT_EACH_TOUCH(t, &t->range[r], a) {
+            if (!is_kernel_product(t, a->event, r)) continue;
+            t->weight_read[a->event] = r;
+            t->weight_forward[a->event] = 1;
+            if (a->event < t->first_weight_read) t->first_weight_read = a->event;
+        }
+    }
+}
+
 void at_weights(struct at_trace *t) {
     t->weight_read = POOL_NEW(t->pool, int32_t, t->events);
     t->weight_forward = POOL_NEW(t->pool, uint8_t, t->events);
@@ -175,6 +234,7 @@ void at_weights(struct at_trace *t) {
         read_of_gemm(t, t->gemm[i]);
         if (t->weight_read[t->gemm[i]] >= 0) t->first_weight_read = t->gemm[i];
     }
+    read_of_kernels(t);
     for (int32_t r = 0; r < t->ranges; r++)
         t->range[r].constant = -1; /* now that the first read of a weight is known */
 }

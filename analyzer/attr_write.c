@@ -211,6 +211,7 @@ static int write_cost(const struct writer *w, sqlite3_stmt *st, const struct at_
     static const struct at_cost uncounted = {.flops = COST_UNKNOWN,
                                              .flops_most = COST_UNKNOWN,
                                              .matmul_flops = COST_UNKNOWN,
+                                             .matmul_flops_most = COST_UNKNOWN,
                                              .integer_ops = COST_UNKNOWN,
                                              .bytes_read = COST_UNKNOWN,
                                              .bytes_written = COST_UNKNOWN,
@@ -232,17 +233,19 @@ static int write_cost(const struct writer *w, sqlite3_stmt *st, const struct at_
     sqlite3_bind_text(st, 11, cost_grade_name((enum cost_grade)c->grade), -1, SQLITE_STATIC);
     sql_bind(st, 12, c->flops_most);
     sql_bind(st, 13, c->matmul_flops);
-    sql_bind(st, 14, c->price);
+    sql_bind(st, 14, c->matmul_flops_most);
+    sql_bind(st, 15, c->price);
     return sql_insert(w->db, st, w->err, w->err_len);
 }
 
 static int write_costs(const struct writer *w) {
     sqlite3_stmt *st;
-    if (sql_prepare(
-            w->db, &st,
-            "INSERT INTO op_cost(op, step, phase, micro_batch, dtype, flops, integer_ops, matmul, bytes_read, "
-            "bytes_written, grade, flops_most, matmul_flops, price) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            w->err, w->err_len))
+    if (sql_prepare(w->db, &st,
+                    "INSERT INTO op_cost(op, step, phase, micro_batch, dtype, flops, integer_ops, matmul, bytes_read, "
+                    "bytes_written, "
+                    "grade, flops_most, matmul_flops, matmul_flops_most, price) "
+                    "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    w->err, w->err_len))
         return -1;
     int rc = 0;
     for (int32_t i = 0; i < w->t->events && !rc; i++)
