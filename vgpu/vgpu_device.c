@@ -1,5 +1,5 @@
 /* The device as a whole: its properties and settings. */
-#include "vgpu/vgpu_engine.h"
+#include "vgpu/vgpu_graph.h"
 #include "vgpu/vgpu_profile.h"
 #include "vgpu/vgpu_run.h"
 
@@ -357,6 +357,7 @@ cudaError_t cudaDeviceReset(void) {
     pthread_mutex_lock(&vgpu_lock);
     vgpu_streams_reset(vgpu_current());
     pthread_mutex_unlock(&vgpu_lock);
+    vgpu_graph_memory_reset(vgpu_current());
     vgpu_memory_reset(vgpu_current());
     vgpu_peers_reset(vgpu_current());
     vgpu_host_reset(vgpu_current());

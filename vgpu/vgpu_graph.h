@@ -155,7 +155,6 @@ cudaError_t vgpu_capture_unsafe_locked(void);
 cudaError_t vgpu_capture_refuse_event(const struct vgpu_captured *mark); /* cudaEventQuery and the like */
 extern __thread unsigned vgpu_capture_exempt; /* above 0: the engine's own calls, which are never unsafe */
 void vgpu_capture_stream_gone(struct vgpu_stream *stream);
-void vgpu_captures_reset(void);
 
 /* ---- launch (vgpu_graph_launch.c) ---- */
 cudaError_t vgpu_graph_into_capture(struct vgpu_stream *stream, const struct CUgraph_st *graph);
@@ -167,6 +166,7 @@ void vgpu_graph_block_drop(struct vgpu_graph_block *block);
 cudaError_t vgpu_graph_block_begin(struct vgpu_graph_block *block); /* its allocation node is launched */
 cudaError_t vgpu_graph_block_end(const void *address);              /* its free node is */
 bool vgpu_graph_block_live(const struct vgpu_graph_block *block);
+void vgpu_graph_memory_reset(int device); /* all memory of the device has gone */
 bool vgpu_graph_block_is(const void *address);
 /* cudaFree, cudaFreeAsync of memory that a graph gave: true when `address` is such; no lock held. */
 bool vgpu_graph_memory_free(void *address, cudaError_t *error);

@@ -210,10 +210,6 @@ void vgpu_capture_stream_gone(struct vgpu_stream *s) {
     clear_front(&s->front);
 }
 
-void vgpu_captures_reset(void) {
-    while (captures) vgpu_capture_stream_gone(captures->origin);
-}
-
 /* ---- what is refused ---- */
 
 static cudaError_t invalidate(struct vgpu_capture *c, cudaError_t error) {

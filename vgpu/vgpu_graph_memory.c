@@ -75,7 +75,7 @@ void vgpu_graph_block_drop(struct vgpu_graph_block *b) {
 }
 
 cudaError_t vgpu_graph_block_begin(struct vgpu_graph_block *b) {
-    if (b->live) return cudaErrorInvalidValue;
+    if (b->live || !b->address) return cudaErrorInvalidValue;
     b->live = true;
     used += b->bytes;
     if (used > used_high) used_high = used;
@@ -88,6 +88,17 @@ cudaError_t vgpu_graph_block_end(const void *address) {
     b->live = false;
     used -= b->bytes;
     return cudaSuccess;
+}
+
+void vgpu_graph_memory_reset(int device) {
+    pthread_mutex_lock(&vgpu_lock);
+    for (struct vgpu_graph_block *b = blocks; b; b = b->next) {
+        if (!b->address || vgpu_device_of(b->address) != device) continue;
+        if (b->live) used -= b->bytes;
+        b->live = false;
+        b->address = NULL;
+    }
+    pthread_mutex_unlock(&vgpu_lock);
 }
 
 /* Only once no work can use it any more is it given back. */

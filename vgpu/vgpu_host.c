@@ -1,7 +1,7 @@
 /* Host memory that the device may touch: pinned, registered and managed. The virtual device shares the host's
  * addresses, so a device pointer to it is the host pointer. Managed memory is not charged to the device's capacity: a
  * real device pages it in and out. */
-#include "vgpu/vgpu_engine.h"
+#include "vgpu/vgpu_graph.h"
 #include "vgpu/vgpu_tree.h"
 
 #include <stdlib.h>
@@ -91,9 +91,11 @@ static cudaError_t allocate(void **out, size_t bytes, enum origin origin, unsign
         *out = NULL;
         return cudaSuccess;
     }
+    cudaError_t e = vgpu_capture_unsafe();
+    if (e) return e;
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return cudaErrorMemoryAllocation;
-    cudaError_t e = add(p, bytes, origin, flags);
+    e = add(p, bytes, origin, flags);
     if (e) {
         munmap(p, bytes);
         return e;
@@ -120,9 +122,11 @@ cudaError_t cudaMallocManaged(void **out, size_t bytes, unsigned int flags) {
 /* cudaFree comes here for managed memory. */
 cudaError_t cudaFreeHost(void *address) {
     if (!address) return cudaSuccess;
+    cudaError_t e = vgpu_capture_unsafe();
+    if (e) return e;
     struct range *r = drop(address, false);
     if (!r) return cudaErrorInvalidValue;
-    cudaError_t e = vgpu_wait_all();
+    e = vgpu_wait_all();
     munmap(address, r->bytes);
     free(r);
     return e;
@@ -132,14 +136,17 @@ cudaError_t cudaHostRegister(void *address, size_t bytes, unsigned int flags) {
     const unsigned known =
         cudaHostRegisterPortable | cudaHostRegisterMapped | cudaHostRegisterIoMemory | cudaHostRegisterReadOnly;
     if (!address || !bytes || (flags & ~known)) return cudaErrorInvalidValue;
-    return add(address, bytes, REGISTERED, flags);
+    cudaError_t e = vgpu_capture_unsafe();
+    return e ? e : add(address, bytes, REGISTERED, flags);
 }
 
 cudaError_t cudaHostUnregister(void *address) {
     if (!address) return cudaErrorInvalidValue;
+    cudaError_t e = vgpu_capture_unsafe();
+    if (e) return e;
     struct range *r = drop(address, true);
     if (!r) return cudaErrorHostMemoryNotRegistered;
-    cudaError_t e = vgpu_wait_all();
+    e = vgpu_wait_all();
     free(r);
     return e;
 }

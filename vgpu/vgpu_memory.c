@@ -1,5 +1,6 @@
 /* Device memory: allocation, release, and what an address is. */
 #include "vgpu/vgpu_memory.h"
+#include "vgpu/vgpu_graph.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -183,6 +184,8 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
         *out = NULL;
         return cudaSuccess;
     }
+    cudaError_t e = vgpu_capture_unsafe();
+    if (e) return e;
     void *p = allocate(vgpu_current(), bytes, true);
     if (!p) return cudaErrorMemoryAllocation;
     *out = p;
@@ -216,6 +219,8 @@ void vgpu_device_release(void *address) {
 cudaError_t cudaFree(void *address) {
     if (!address) return cudaSuccess;
     struct vgpu_memory *m = vgpu_memory_over(address);
+    cudaError_t e = m ? vgpu_capture_unsafe() : cudaSuccess;
+    if (e || vgpu_graph_memory_free(address, &e)) return e;
     if (!m) return vgpu_host_side(address, 1, NULL) == VGPU_MANAGED ? cudaFreeHost(address) : cudaErrorInvalidValue;
     vgpu_memory_enter();
     struct vgpu_block *b = vgpu_memory_block(m, address);
@@ -223,7 +228,7 @@ cudaError_t cudaFree(void *address) {
     if (b && !pooled) b->releasing = true;
     vgpu_memory_leave();
     if (!b) return cudaErrorInvalidValue;
-    cudaError_t e = vgpu_wait_device(vgpu_memory_device(m));
+    e = vgpu_wait_device(vgpu_memory_device(m));
     if (pooled) {
         cudaError_t freed = vgpu_pool_free(address);
         return freed ? freed : e;

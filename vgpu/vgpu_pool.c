@@ -1,6 +1,7 @@
 /* Stream-ordered memory: pools, their allocations and releases. What a stream has released is of use to the same
  * stream at once; to others when the stream has got there. Chunks that are idle go back to the device at the next
  * synchronisation, down to the pool's threshold. */
+#include "vgpu/vgpu_graph.h"
 #include "vgpu/vgpu_memory.h"
 #include "vgpu/vgpu_run.h"
 #include "vgpu/vgpu_stream.h"
@@ -140,9 +141,11 @@ static cudaError_t check_stream(cudaStream_t stream, int *device) {
 }
 
 cudaError_t cudaMallocFromPoolAsync(void **out, size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
+    cudaError_t e;
     if (!out || device_of(pool) < 0) return cudaErrorInvalidValue;
+    if (bytes && vgpu_graph_memory_alloc_captured(out, bytes, stream, &e)) return e;
     if (bytes) return allocate(out, bytes, pool, stream);
-    cudaError_t e = check_stream(stream, NULL);
+    e = check_stream(stream, NULL);
     if (!e) *out = NULL;
     return e;
 }
@@ -204,12 +207,14 @@ static cudaError_t release(struct vgpu_memory *m, struct vgpu_block *b, struct v
 cudaError_t cudaFreeAsync(void *address, cudaStream_t stream) {
     if (!address) return check_stream(stream, NULL);
     struct vgpu_memory *m = vgpu_memory_over(address);
+    cudaError_t e;
     if (!m) return cudaErrorInvalidValue;
+    if (vgpu_graph_memory_free_captured(address, stream, &e) || vgpu_graph_memory_free(address, &e)) return e;
     enter();
     struct vgpu_block *b = vgpu_memory_block(m, address);
     struct vgpu_stream *s = vgpu_stream_find(stream);
     bool pooled = b && vgpu_pool_of(b);
-    cudaError_t e = !b ? cudaErrorInvalidValue : !s ? cudaErrorInvalidResourceHandle : cudaSuccess;
+    e = !b ? cudaErrorInvalidValue : !s ? cudaErrorInvalidResourceHandle : cudaSuccess;
     if (!e && pooled) b->releasing = true;
     vgpu_memory_leave();
     if (!e && pooled) e = release(m, b, s);

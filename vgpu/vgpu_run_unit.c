@@ -3,6 +3,7 @@
 #include "ptx/ptx_fatbin.h"
 #include "ptx/ptx_link.h"
 #include "vgpu/vgpu_profile.h"
+#include "vgpu/vgpu_graph.h"
 #include "vgpu/vgpu_run.h"
 
 #include <stdlib.h>
@@ -217,7 +218,9 @@ static cudaError_t place(struct vgpu_unit *u) {
     if (u->error) return u->error;
     if (u->placed[device]) return cudaSuccess;
     if (!u->symbols[device]) u->symbols[device] = calloc((size_t)u->module->var_count + 1, sizeof(void *));
+    vgpu_capture_exempt++; /* a capture does not notice */
     cudaError_t e = u->symbols[device] ? give_memory(u, u->symbols[device]) : cudaErrorMemoryAllocation;
+    vgpu_capture_exempt--;
     if (e) return e;
     initialise(u, u->symbols[device]);
     u->shared = u->placed[device] = true;

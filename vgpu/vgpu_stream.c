@@ -531,6 +531,7 @@ bool vgpu_stream_is_default(const struct vgpu_stream *s) {
 void vgpu_streams_reset(int device) {
     for (size_t i = 0; i < streams.count; i++) {
         struct vgpu_stream *s = (struct vgpu_stream *)(streams.base + i * streams.item_bytes);
+        if (s->item.live && s->device == device) vgpu_capture_stream_gone(s);
         if (s->item.live && !s->retired && s->device == device && !vgpu_stream_is_default(s)) retire(s);
     }
 }

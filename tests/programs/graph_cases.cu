@@ -69,6 +69,11 @@ static int *new_int(int value) {
     return p;
 }
 
+static void clear(int *p) {
+    CHECK(cudaMemset(p, 0, sizeof *p));
+    CHECK(cudaDeviceSynchronize());
+}
+
 static cudaStream_t new_stream(unsigned flags = cudaStreamNonBlocking) {
     cudaStream_t s;
     CHECK(cudaStreamCreateWithFlags(&s, flags));
@@ -103,6 +108,7 @@ struct Training { // X (rows × inputs) · W (inputs × outputs) against Y, colu
         CHECK(cudaMallocHost(&host_y, rows * outputs * 4));
         CHECK(cudaMallocHost(&host_loss, 4));
         CHECK(cudaMemset(w, 0, inputs * outputs * 4));
+        CHECK(cudaDeviceSynchronize());
         stream = new_stream();
         side = new_stream();
         CHECK(cudaEventCreateWithFlags(&fork, cudaEventDisableTiming));
@@ -368,7 +374,7 @@ static void built() {
     CHECK(cudaGraphAddNode(&after, parent, &child, nullptr, 1, &generic));
     CHECK(cudaGraphChildGraphNodeGetGraph(child, &inside));
     EXPECT(count_nodes(inside) == 7);
-    CHECK(cudaMemset(digits, 0, 4));
+    clear(digits);
     CHECK(cudaGraphInstantiate(&both, parent, 0));
     CHECK(cudaGraphLaunch(both, s));
     CHECK(cudaStreamSynchronize(s));
@@ -471,11 +477,11 @@ static void order() {
     shift<<<1, 1, 0, s>>>(x, 8);
     CHECK(cudaStreamSynchronize(s));
     EXPECT(device_int(x) == 91238 && host == 7);
-    CHECK(cudaMemset(x, 0, 4));
+    clear(x);
     for (int i = 0; i < 3; i++) CHECK(cudaGraphLaunch(exec, i % 2 ? other : s)); // one after the other all the same
     CHECK(cudaStreamSynchronize(s));
     EXPECT(device_int(x) == 123123123 && host == 7777);
-    CHECK(cudaMemset(x, 0, 4));
+    clear(x);
     CHECK(cudaGraphLaunch(exec, blocking)); // the default stream waits for it
     shift<<<1, 1>>>(x, 4);
     EXPECT(device_int(x) == 1234);
@@ -493,8 +499,7 @@ static void order() {
     CHECK(cudaGraphAddKernelNode(&k, with, nullptr, 0, &kp));
     CHECK(cudaGraphAddEventRecordNode(&record, with, &k, 1, mark));
     CHECK(cudaGraphInstantiate(&recording, with, 0));
-    CHECK(cudaMemset(x, 0, 4));
-    CHECK(cudaDeviceSynchronize());
+    clear(x);
     CHECK(cudaGraphLaunch(recording, s));
     CHECK(cudaStreamWaitEvent(other, mark, 0));
     shift<<<1, 1, 0, other>>>(x, 5);
