@@ -74,7 +74,7 @@ vgpu: $(VGPU_LIBS)
 # Tests: some see the stand-ins as a program does, some link with one part of the engine.
 VGPU_TESTS := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_vgpu_*.c))
 $(VGPU_TESTS:%=$(BUILD)/obj/tests/unit/%.o): ROOM_CFLAGS = -isystem $(CUDA_INC)
-$(foreach t,$(filter-out test_vgpu_arena test_vgpu_half test_vgpu_run test_vgpu_model test_vgpu_jit,$(VGPU_TESTS)),\
+$(foreach t,$(filter-out test_vgpu_arena test_vgpu_heap test_vgpu_half test_vgpu_run test_vgpu_model test_vgpu_jit,$(VGPU_TESTS)),\
   $(eval UNIT_$(t) := $(BUILD)/vgpu/libcublas.so.13 $(BUILD)/vgpu/libcudart.so.13 | $(BUILD)/vgpu/libacct-vgpu.so)\
   $(eval LIBS_$(t) := -Wl,-rpath,$(abspath $(BUILD)/vgpu)))
 $(foreach t,$(filter test_vgpu_lt% %_lt,$(VGPU_TESTS)),$(eval UNIT_$(t) := $(BUILD)/vgpu/libcublasLt.so.13 $(UNIT_$(t))))
@@ -97,6 +97,7 @@ $(BUILD)/obj/tests/unit/vgpu_cupti_kernels.o: tests/unit/vgpu_cupti_kernels.cu
 UNIT_test_vgpu_lt_check = $(call objs,vgpu/vgpu_lt_check.c vgpu/vgpu_rounding.c vgpu/vgpu_convert.c vgpu/vgpu_scratch.c)
 LIBS_test_vgpu_lt_check =
 UNIT_test_vgpu_arena := $(call objs,vgpu/vgpu_arena.c vgpu/vgpu_tree.c)
+UNIT_test_vgpu_heap := $(UNIT_test_vgpu_arena) $(call objs,vgpu/vgpu_heap.c)
 UNIT_test_vgpu_half := $(call objs,vgpu/vgpu_convert.c vgpu/vgpu_scratch.c)
 
 # Programs as nvcc makes them; what they include of the toolkit does not change under a build.
