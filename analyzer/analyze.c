@@ -28,13 +28,33 @@ static void apply_rules(struct at_trace *t) {
     at_carried(t);
     at_copies(t);
     at_updates(t);
+    at_cut(t);
     at_gradients(t);
     at_weights(t);
+    at_cut_forget(t);
     at_intervals(t);
     at_phases(t);
     at_begun_update(t);
     at_steps(t);
     at_classes(t);
+}
+
+/* Did a thread do no more work on the device after a call that found no memory? (Statuses of the runtime and of
+ * cuBLAS.)
+ */
+static const char ended_without_memory[] =
+    "SELECT EXISTS(SELECT 1 FROM op WHERE status IN (2, 3)) AND EXISTS(SELECT 1 FROM op LEFT JOIN api ON api.id = "
+    "op.api LEFT JOIN (SELECT thread, max(id) AS last FROM op WHERE status = 0 AND (kind IN ('launch', 'gemm', 'blas') "
+    "OR (kind = 'alloc' AND id IN (SELECT id FROM alloc))) GROUP BY thread) w ON w.thread = op.thread WHERE op.status "
+    "= "
+    "CASE WHEN api.library LIKE 'cublas%' THEN 3 ELSE 2 END AND op.id > coalesce(w.last, 0))";
+
+static int find_death(struct at_trace *t, sqlite3 *db, char *err, size_t err_len) {
+    sqlite3_stmt *st;
+    if (sql_prepare(db, &st, ended_without_memory, err, err_len)) return -1;
+    t->died = sqlite3_step(st) == SQLITE_ROW && sqlite3_column_int(st, 0);
+    sqlite3_finalize(st);
+    return 0;
 }
 
 static int analyze(struct pool *pool, struct launch_sets *sets, struct launch_prices *prices, sqlite3 *db, char *err,
@@ -51,6 +71,7 @@ static int analyze(struct pool *pool, struct launch_sets *sets, struct launch_pr
     }
     if (older && sql_run(db, no_launches, err, err_len)) return -1;
     if (sql_run(db, clear_tables, err, err_len) || launch_name_kernels(db, err, err_len)) return -1;
+    if (find_death(&t, db, err, err_len)) return -1;
     if (at_load(&t, db, err, err_len) || at_times(&t, db, err, err_len) || at_ranges(&t, err, err_len)) return -1;
     apply_rules(&t);
     if (at_write(&t, db, err, err_len)) return -1;

@@ -244,14 +244,28 @@ static int is_workspace(const struct at_trace *t, const struct at_range *r) {
     return 1;
 }
 
+/* O; -1: decided as ever. */
+static int rule_of_cut(const struct at_trace *t, int32_t i) {
+    static const int8_t rule[] = {[AT_CUT_NONE] = -1,
+                                  [AT_CUT_WEIGHT] = AT_RULE_CUT_WEIGHT,
+                                  [AT_CUT_PARAM] = AT_RULE_CUT_PARAM,
+                                  [AT_CUT_INPUT] = AT_RULE_CUT_INPUT,
+                                  [AT_CUT_GRAD] = AT_RULE_CUT_GRAD,
+                                  [AT_CUT_CLEARED] = AT_RULE_CUT_CLEARED};
+    return t->cut ? rule[t->cut_is[i]] : -1;
+}
+
 static void say_range(struct classes *c, int32_t i) {
     const struct at_trace *t = c->t;
+    int cut = rule_of_cut(t, i);
     const struct at_range *r = &t->range[i];
     const struct at_block *b = &t->block[r->block];
     if (b->home == AT_HOST)
         say_rule(c, AT_RULE_HOST, 0);
     else if (b->home == AT_OPAQUE)
         say_rule(c, AT_RULE_OPAQUE, 0);
+    else if (cut >= 0)
+        say_rule(c, (enum at_rule)cut, 0);
     else if (c->of[i].rule >= 0 && !c->of[i].since)
         say_rule(c, c->of[i].rule, 0);
     else if (b->of_library || is_workspace(t, r))

@@ -78,7 +78,7 @@ static struct at_event event_of_row(const struct row *w, int64_t key_ns) {
 
 static void make_events(struct at_trace *t, const struct rows *r, const struct item *item, int32_t n) {
     t->events = n;
-    t->event = POOL_NEW(t->pool, struct at_event, n);
+    t->event = POOL_NEW(t->pool, struct at_event, (size_t)n + 1); /* one more: attr_cut.c */
     for (int32_t i = 0; i < n; i++) {
         if (item[i].what == 0) {
             t->event[i] = event_of_row(&r->row[item[i].index], item[i].key_ns);

@@ -282,7 +282,7 @@ void at_phases(struct at_trace *t) {
         iv->span0 = t->spans;
         find_groups(t, &g, iv);
         find_starts(t, iv);
-        if (iv->cluster < 0 && iv->spans && t->step_ends) cut_off(t, &g, iv);
+        if (iv->cluster < 0 && iv->spans && (t->step_ends || t->cut)) cut_off(t, &g, iv);
         at_taint(t, iv);
         at_forward(t, k);
     }

@@ -35,6 +35,13 @@ RULE(CLEARED_FORWARD, AT_ACTIVATION, "cleared, then read in forward", 0.6, 0, 0)
 RULE(CLEARED, AT_TEMPORARY, "cleared or copied, not read in a phase", 0.99, 0.99, 0.99)
 RULE(OUTSIDE, AT_OTHER_CLASS, "used outside of training", 0.575, 0.660, 0)
 RULE(NONE, AT_OTHER_CLASS, "no rule fits", 0.1, 0, 0.099)
+RULE(CUT_WEIGHT, AT_PARAM, "constant factor of products; the run ended before any update", 0.9, 0.6, 0.5)
+RULE(CUT_PARAM, AT_PARAM, "constant made among the weights, or used as one; the run ended before any update", 0.8, 0.6,
+     0.5)
+RULE(CUT_INPUT, AT_INPUT, "filled by the host after the weights, read; the run ended before any update", 0.7, 0.6, 0.5)
+RULE(CUT_GRAD, AT_GRAD, "as large as a weight and made as its gradient is; the run ended before any update", 0.8, 0.6,
+     0.5)
+RULE(CUT_CLEARED, AT_UNKNOWN, "cleared, as large as parameters, not used yet: gradient or optimizer state", 0.1, 0, 0)
 RULE(NO_STEP, AT_UNKNOWN, "no step found: nothing shows what it is for", 0.1, 0, 0)
 RULE(REST_OF_BLOCK, AT_UNKNOWN, "never accessed, as the rest of its block", 0.99, 0, 0)
 RULE(BESIDE_GRAD, AT_GRAD, "result of a GEMM beside a gradient, read by nobody known", 0.6, 0.6, 0)
