@@ -12,6 +12,8 @@ struct box {
     int64_t n[COST_DIMS];
     uint16_t used;
     struct val sreg[6];
+    struct val bound[COST_LIMITS];
+    int32_t limits;
 };
 struct boxes { /* to be walked */
     struct box *box;
@@ -63,6 +65,25 @@ static struct box whole(const struct cost_run *x, const uint32_t *ctaid) {
     return box;
 }
 
+/* Its values fit into 64 bits, as the limits of boxes must. */
+static bool is_small(const struct sum *e) {
+    wide most = (wide)1 << 40;
+    bool small = e->c < most && -e->c < most;
+    for (int k = 0; k < COST_DIMS; k++) small &= !(e->dims >> k & 1) || (e->f[k] < most && -e->f[k] < most);
+    return small;
+}
+
+/* Both sides of a border. False: it cannot be one of this box. */
+static bool divide(struct boxes *b, const struct box *box, const struct sum *e, int *result) {
+    struct box low = *box, high = *box;
+    struct sum one = {.c = 1}, beyond = cost_sum_add(&one, e, -1);
+    if (box->limits == COST_LIMITS || !e->dims || e->dims & ~box->used || !is_small(e)) return false;
+    low.bound[low.limits++] = cost_from_sum(e);
+    high.bound[high.limits++] = cost_from_sum(&beyond);
+    *result = push(b, &high) || push(b, &low) ? -1 : 0;
+    return true;
+}
+
 static int split(struct boxes *b, const struct box *box, struct wish w) {
     struct box low = *box, high = *box;
     if (w.dim < 0 || w.dim >= COST_DIMS || !(box->used >> w.dim & 1) || w.at < 1 || w.at >= box->n[w.dim]) return -1;
@@ -74,6 +95,7 @@ static int split(struct boxes *b, const struct box *box, struct wish w) {
         low.n[q] = box->n[w.dim] / w.at;
         low.n[w.dim] = w.at;
         for (int k = 0; k < 6; k++) cost_radix(&low.sreg[k], w.dim, q, w.at);
+        for (int k = 0; k < low.limits; k++) cost_radix(&low.bound[k], w.dim, q, w.at);
         return push(b, &low);
     }
     low.n[w.dim] = w.at;
@@ -82,6 +104,10 @@ static int split(struct boxes *b, const struct box *box, struct wish w) {
         cost_cut(&low.sreg[k], w.dim, 0, low.n[w.dim]);
         cost_cut(&high.sreg[k], w.dim, w.at, high.n[w.dim]);
     }
+    for (int k = 0; k < box->limits; k++) {
+        cost_cut(&low.bound[k], w.dim, 0, low.n[w.dim]);
+        cost_cut(&high.bound[k], w.dim, w.at, high.n[w.dim]);
+    }
     if (low.n[w.dim] == 1) low.used &= (uint16_t) ~(1u << w.dim);
     if (high.n[w.dim] == 1) high.used &= (uint16_t) ~(1u << w.dim);
     return push(b, &high) || push(b, &low) ? -1 : 0;
@@ -89,9 +115,7 @@ static int split(struct boxes *b, const struct box *box, struct wish w) {
 
 /* ---- one box ---- */
 static void add_box(const struct cost_run *x, const struct state *s, struct totals *t) {
-    wide threads = 1;
-    for (int k = 0; k < COST_DIMS; k++)
-        if (x->used >> k & 1) threads *= x->n[k];
+    wide threads = cost_points(x, NULL, NULL);
     for (int k = 0; k < PTX_T_FIELDS; k++) {
         t->lo[k] += s->lo.n[k] * threads + s->box_lo[k];
         t->hi[k] += s->hi.n[k] * threads + s->box_hi[k];
@@ -106,6 +130,9 @@ static int walk_box(struct cost_run *x, struct boxes *b, const struct box *box, 
     memcpy(x->sreg, box->sreg, sizeof x->sreg);
     x->used = box->used;
     x->counters = x->varying = 0;
+    x->limits = box->limits;
+    for (int32_t k = 0; k < box->limits; k++) x->bound[k] = cost_sum(&box->bound[k]);
+    if (x->limits && !cost_points(x, NULL, NULL)) return 0; /* nobody is there */
     x->nest = x->assumed = x->writes = 0;
     x->logging = false;
     struct state *s = cost_state_new(x);
@@ -128,6 +155,11 @@ static int walk_box(struct cost_run *x, struct boxes *b, const struct box *box, 
         double walk = (double)(x->steps - steps),
                alone = x->split.opaque && x->split.dim >= 0 ? (double)x->n[x->split.dim] : 0;
         b->opaque += alone > 0 ? walk : 0;
+        const struct sum *border = x->split.limit ? &x->borders->sum[x->split.limit - 1] : NULL;
+        if (border && cost_may_limit(x, border) && divide(b, box, border, &result)) {
+            cost_state_free(s);
+            return result;
+        }
         bool hopeless = alone * walk > (double)x->most / 16 || b->opaque > (double)x->most / 16;
         result = hopeless || split(b, box, x->split) ? 1 : 0;
     } else if (r == WALK_ENDLESS) {
@@ -174,44 +206,75 @@ static int64_t blocks_of(const struct cost_run *x) {
     return n > INT64_MAX ? INT64_MAX : (int64_t)n;
 }
 
-static void add_scaled(struct totals *to, const struct totals *t, double by, double *lo, double *hi) {
+/* ---- samples ---- */
+struct samples { /* of the blocks between the first and the last */
+    int64_t count;
+    double lo[PTX_T_FIELDS], hi[PTX_T_FIELDS], squares[PTX_T_FIELDS]; /* squares of lo + hi */
+};
+
+static void add_sample(struct samples *to, const struct totals *t) {
+    to->count++;
     for (int k = 0; k < PTX_T_FIELDS; k++) {
-        lo[k] += by * (double)t->lo[k];
-        hi[k] += by * (double)t->hi[k];
+        double lo = (double)t->lo[k], hi = (double)t->hi[k];
+        to->lo[k] += lo;
+        to->hi[k] += hi;
+        to->squares[k] += (lo + hi) * (lo + hi);
     }
-    to->endless |= t->endless;
-    to->never_ends |= t->never_ends;
 }
 
-/* The first and the last block, and others spread evenly (by the golden section, which has no period in common with
- * anything). 0, 1: not enough of them could be walked; -1. */
+/* Blocks so alike that more of them would not tell more: three standard errors of the mean are within 0.5 %. */
+static bool is_enough(const struct samples *s) {
+    if (s->count < LEAST_SAMPLES - 2) return false;
+    for (int k = 0; k < PTX_T_FIELDS; k++) {
+        double n = (double)s->count, mean = (s->lo[k] + s->hi[k]) / n, variance = s->squares[k] / n - mean * mean;
+        if (9 * variance / (n - 1) > 25e-6 * mean * mean + 1e-9) return false;
+    }
+    return true;
+}
+
+/* The n-th block of a sample: the first, the last, and the others in steps of the golden section, each once. */
+static int64_t sampled_block(int64_t n, int64_t blocks) {
+    int64_t inner = blocks - 2, step, a, b;
+    if (n < 2 || inner < 1) return n == 0 ? 0 : blocks - 1;
+    for (step = (int64_t)((double)inner * 0.6180339887498949) | 1;; step += 2) {
+        for (a = inner, b = step; b;) {
+            int64_t r = a % b;
+            a = b;
+            b = r;
+        }
+        if (a == 1) break;
+    }
+    return 1 + (int64_t)((wide)(n - 2) * step % inner);
+}
+
+static void scale_up(const struct samples *ends, const struct samples *inner, int64_t blocks, struct totals *t) {
+    double by = inner->count ? (double)(blocks - ends->count) / (double)inner->count : 0;
+    for (int k = 0; k < PTX_T_FIELDS; k++) {
+        t->lo[k] = (wide)(ends->lo[k] + by * inner->lo[k] + 0.5);
+        t->hi[k] = (wide)(ends->hi[k] + by * inner->hi[k] + 0.5);
+    }
+}
+
+/* 0, 1: not enough blocks could be walked; -1. */
 static int sample(struct cost_run *x, struct totals *t, int64_t *counted) {
     int64_t blocks = blocks_of(x), want = blocks < SAMPLES ? blocks : SAMPLES;
-    double lo[PTX_T_FIELDS] = {0}, hi[PTX_T_FIELDS] = {0}, end_lo[PTX_T_FIELDS] = {0}, end_hi[PTX_T_FIELDS] = {0};
-    uint64_t limit = x->steps + x->most / 10;
+    struct samples ends = {0}, inner = {0};
+    uint64_t limit = x->steps + x->most / 10, hurry = x->steps + x->most / 200;
     memset(t, 0, sizeof *t);
     for (*counted = 0; *counted < want; ++*counted) {
-        int64_t n = *counted, inner = n - 2;
-        double phase = (double)(inner + 1) * 0.6180339887498949;
-        int64_t number = n == 0   ? 0
-                         : n == 1 ? blocks - 1
-                                  : 1 + (int64_t)((phase - (double)(int64_t)phase) * (double)(blocks - 2));
-        if (blocks == want) number = n;
+        int64_t number = sampled_block(*counted, blocks);
         uint32_t ctaid[3] = {(uint32_t)(number % x->grid[0]), (uint32_t)(number / x->grid[0] % x->grid[1]),
                              (uint32_t)(number / x->grid[0] / x->grid[1])};
         struct box box = whole(x, ctaid);
         struct totals one;
-        if (x->steps > limit && *counted >= LEAST_SAMPLES) break;
+        if (*counted >= LEAST_SAMPLES && (x->steps > limit || (x->steps > hurry && is_enough(&inner)))) break;
         int r = walk_all(x, &box, x->most / 10 / LEAST_SAMPLES, &one);
         if (r) return r;
-        bool end = n < 2 || blocks == want;
-        add_scaled(t, &one, 1, end ? end_lo : lo, end ? end_hi : hi);
+        add_sample(*counted < 2 ? &ends : &inner, &one);
+        t->endless |= one.endless;
+        t->never_ends |= one.never_ends;
     }
-    double by = *counted > 2 && blocks != want ? (double)(blocks - 2) / (double)(*counted - 2) : 0;
-    for (int k = 0; k < PTX_T_FIELDS; k++) {
-        t->lo[k] = (wide)(end_lo[k] + by * lo[k] + 0.5);
-        t->hi[k] = (wide)(end_hi[k] + by * hi[k] + 0.5);
-    }
+    scale_up(&ends, &inner, blocks, t);
     return 0;
 }
 
@@ -275,7 +338,8 @@ static int prepare(struct cost_run *x) {
     x->fold_machine = (struct ptx_machine){.run = &x->fold_run, .fault = &x->fold_fault};
     x->fold_thread = (struct ptx_thread){.m = &x->fold_machine, .frames = &x->fold_frame, .depth = 1};
     x->fold_thread.regs = calloc((size_t)regs, sizeof *x->fold_thread.regs);
-    if (!x->fold_thread.regs) return -1;
+    x->borders = calloc(1, sizeof *x->borders);
+    if (!x->fold_thread.regs || !x->borders) return -1;
     return cost_slice(x);
 }
 
@@ -312,6 +376,7 @@ int ptx_cost_launch_within(uint64_t steps, const struct ptx_module *module, cons
     cost_history_cut(x, 0);
     free(x->history);
     free(x->written);
+    free(x->borders);
     free(x->fold_thread.regs);
     free(x);
     return r;

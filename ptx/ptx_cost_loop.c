@@ -178,13 +178,9 @@ static void skip(struct attempt *a, int64_t iterations) {
 
 /* Threads of one box with different numbers of iterations: Σ over the box of the sum. */
 static wide over_box(const struct cost_run *x, const struct sum *s) {
-    wide points = 1, twice = 2 * s->c;
-    for (int k = 0; k < COST_DIMS; k++)
-        if (x->used >> k & 1 && !(x->counters >> k & 1)) {
-            points *= x->n[k];
-            if (s->dims >> k & 1) twice += s->f[k] * (x->n[k] - 1);
-        }
-    return points * twice / 2;
+    wide twice;
+    cost_points(x, s, &twice);
+    return twice / 2;
 }
 
 static struct val after_last(const struct cost_run *x, const struct val *now, const struct growth *g) {
@@ -298,7 +294,7 @@ enum walk cost_arrive(struct cost_run *x, struct state *s, const struct loop *lo
     if (!h) return WALK_LIMIT;
     if (!again) h->arrivals = 0;
     h->arrivals++;
-    bool tries = h->arrivals > 2 && !(h->arrivals & (h->arrivals - 1)) && h->before;
+    bool tries = h->arrivals > 1 && !(h->arrivals & (h->arrivals - 1)) && h->before;
     if (tries) {
         int32_t place = (int32_t)(h - x->history);
         enum walk r = attempt(x, s, loop, h->before);
@@ -308,7 +304,7 @@ enum walk cost_arrive(struct cost_run *x, struct state *s, const struct loop *lo
     }
     cost_state_free(h->before);
     h->before = NULL;
-    if (h->arrivals > 2 && !(h->arrivals & (h->arrivals + 1))) {
+    if (!(h->arrivals & (h->arrivals + 1))) {
         h->before = cost_state_copy(x, s);
         if (!h->before) return WALK_LIMIT;
     }

@@ -14,7 +14,14 @@
 #include "ptx/ptx_cost.h"
 #include "ptx/ptx_machine.h"
 
-enum { COST_DIMS = 12, COST_MAX_FRAMES = 64, COST_MAX_NEST = 24, COST_MAX_CELLS = 4096, COST_ENDS = 64 };
+enum {
+    COST_DIMS = 12,
+    COST_MAX_FRAMES = 64,
+    COST_MAX_NEST = 24,
+    COST_MAX_CELLS = 4096,
+    COST_ENDS = 64,
+    COST_LIMITS = 3
+};
 #define COST_FOREVER (INT64_C(1) << 40) /* iterations that nothing ends */
 #define COST_MANY (INT64_C(1) << 60)    /* counts beyond this are not kept */
 
@@ -37,9 +44,10 @@ enum val_base {
 };
 struct wish {
     int8_t dim;
-    bool radix;  /* x = at · q + r; else cut into [0, at) and [at, n) */
-    bool opaque; /* no better way is known than to look at each x alone */
-    uint8_t end; /* of a comparison that the counter of a loop's iterations decides: 1 + its place in x->ends; 0 */
+    bool radix;    /* x = at · q + r; else cut into [0, at) and [at, n) */
+    bool opaque;   /* no better way is known than to look at each x alone */
+    uint8_t limit; /* better than a cut: 1 + the place of a sum in x->borders, ≤ 0 in one part, > 0 in the other; 0 */
+    uint8_t end;   /* of a comparison that the counter of a loop's iterations decides: 1 + its place in x->ends; 0 */
     int64_t at;
 };
 struct val { /* all zero: the number 0 */
@@ -136,15 +144,24 @@ struct written { /* local memory that was written; bytes -1: perhaps all */
     int64_t at, bytes;
 };
 
+/* Sums by which boxes may be divided: the last ones that anything was late for. Any of them divides any box. */
+struct borders {
+    struct sum sum[COST_ENDS];
+    uint8_t next;
+};
+
 struct cost_run {
     const struct ptx_module *module;
     const struct ptx_function *entry;
     uint32_t grid[3], block[3], dynamic_shared;
-    const unsigned char *params; /* NULL: not known */
-    struct func_info **info;     /* by function; NULL: not made yet */
-    int64_t n[COST_DIMS];        /* the box */
-    uint16_t used, counters;     /* masks: coordinates, those of iterations */
-    uint16_t varying;            /* of counters (one at most): up to `last`, a function of the other coordinates */
+    const unsigned char *params;   /* NULL: not known */
+    struct func_info **info;       /* by function; NULL: not made yet */
+    int64_t n[COST_DIMS];          /* the box */
+    struct sum bound[COST_LIMITS]; /* of its points those where all of these are ≤ 0 */
+    int32_t limits;
+    struct borders *borders;
+    uint16_t used, counters; /* masks: coordinates, those of iterations */
+    uint16_t varying;        /* of counters (one at most): up to `last`, a function of the other coordinates */
     struct sum last;
     struct sum ends[COST_ENDS]; /* sums that grow with a counter and are ≤ 0 as long as the loop goes on */
     uint8_t next_end;
@@ -194,6 +211,15 @@ int cost_is_zero(struct cost_run *x, const struct sum *e, struct wish *w);
 struct wish cost_halve(const struct cost_run *x, uint16_t dims); /* the shortest of these coordinates */
 void cost_cut(struct val *v, int dim, int64_t from, int64_t left);
 void cost_radix(struct val *v, int dim, int quotient, int64_t at);
+
+/* ptx_cost_points.c */
+/* The number of the box's points within its limits, without coordinates that count iterations; *twice: two times the
+ * sum of s over them (s NULL: not wanted). */
+wide cost_points(const struct cost_run *x, const struct sum *s, wide *twice);
+/* Whether points within these limits can be counted in a short time. */
+bool cost_may_limit(const struct cost_run *x, const struct sum *more);
+/* Bounds of s that follow from a limit: *lo, *hi are made closer. */
+void cost_limit_range(const struct cost_run *x, const struct sum *s, wide *lo, wide *hi);
 
 /* ptx_cost_operand.c, ptx_cost_arith.c, ptx_cost_bits.c */
 void cost_eval(struct cost_run *x, struct state *s, const struct ptx_instr *i); /* writes its destinations */

@@ -89,6 +89,7 @@ struct val cost_from_sum(const struct sum *s) {
 static void range(const struct cost_run *x, const struct sum *s, wide *lo, wide *hi) {
     *lo = *hi = s->c;
     EACH_DIM(s->dims, k) * (s->f[k] < 0 ? lo : hi) += s->f[k] * (x->n[k] - 1);
+    if (x->limits) cost_limit_range(x, s, lo, hi);
 }
 
 void cost_range(const struct cost_run *x, const struct sum *s, wide *lo, wide *hi) {
@@ -209,6 +210,21 @@ static int64_t near_period(wide f, wide d, int64_t n) {
     return 0;
 }
 
+/* Along the coordinate that moves e most, the comparison is decided only before `first` and from `second` on. Where
+ * most lies between, as in a triangle, cuts would give a part for each row: rather two parts with a border between. */
+static struct wish bordered(const struct cost_run *x, struct wish w, const struct sum *e, wide first, wide second) {
+    int64_t n = x->n[w.dim], rows = 1;
+    if (first < 0) first = 0;
+    if (second > n) second = n;
+    if (second - first < 4 || second - first < n / 2 || e->dims & (x->counters | ~x->used)) return w;
+    EACH_DIM(e->dims, k) if ((int)k != w.dim && rows < 4) rows *= x->n[k];
+    if (rows < 4 || x->limits == COST_LIMITS) return w;
+    x->borders->sum[x->borders->next] = *e;
+    w.limit = (uint8_t)(1 + x->borders->next);
+    x->borders->next = (uint8_t)((x->borders->next + 1) % COST_ENDS);
+    return w;
+}
+
 static struct wish how_to_split(const struct cost_run *x, const struct sum *r, wide d) {
     int dim = -1;
     wide most = 0;
@@ -228,7 +244,13 @@ static struct wish how_to_split(const struct cost_run *x, const struct sum *r, w
     int64_t near = room && most / d > MOST_CUTS && !(x->counters >> dim & 1) ? near_period(f, d, n) : 0;
     if (near) return (struct wish){.dim = (int8_t)dim, .radix = n % near == 0, .at = n % near ? n - n % near : near};
     if (at < 1 || at >= n) at = n / 2;
-    return (struct wish){.dim = (int8_t)dim, .opaque = most / d > MANY_PARTS, .at = (int64_t)at};
+    struct wish w = {.dim = (int8_t)dim, .opaque = most / d > MANY_PARTS, .at = (int64_t)at};
+    wide lo, hi;
+    cost_range(x, r, &lo, &hi);
+    if (hi - lo >= 2 * d) return w;
+    struct sum below = *r; /* the last multiple of d that it reaches */
+    below.c -= floor_div(hi, d) * d - 1;
+    return bordered(x, w, &below, 0, n);
 }
 
 bool cost_floor(const struct cost_run *x, const struct sum *e, wide d, struct sum *q, struct wish *w) {
@@ -303,10 +325,12 @@ int cost_at_most_zero(struct cost_run *x, const struct sum *e, struct wish *w) {
     if (lo > 0) return 0;
     int dim = strongest(x, e, &lo, &hi);
     wide f = e->f[dim];
+    wide first, second;
     if (f > 0) /* surely true below the first, surely false from the second on */
-        *w = cut_at(x, dim, floor_div(-hi, f) + 1, floor_div(-lo, f) + 1);
+        first = floor_div(-hi, f) + 1, second = floor_div(-lo, f) + 1;
     else /* surely false below the first, surely true from the second on */
-        *w = cut_at(x, dim, floor_div(lo - 1, -f) + 1, -floor_div(-hi, -f));
+        first = floor_div(lo - 1, -f) + 1, second = -floor_div(-hi, -f);
+    *w = bordered(x, cut_at(x, dim, first, second), e, first, second);
     *w = noted(x, *w, e, f < 0);
     return -1;
 }

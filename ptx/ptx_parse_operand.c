@@ -73,6 +73,11 @@ static bool special(struct ptx_parser *p, const struct ptx_token *name, struct p
         }
         return true;
     }
+    if (ptx_token_is(name, PTX_T_NAME, "%envreg1") || ptx_token_is(name, PTX_T_NAME, "%envreg2")) {
+        bool high = name->text[name->length - 1] == '1';
+        immediate(o, high ? PTX_GRID_WORKSPACE >> 32 : PTX_GRID_WORKSPACE & UINT32_MAX, PTX_LIT_INT);
+        return true;
+    }
     o->kind = PTX_SREG_OP;
     o->sreg = PTX_ZERO_SREG;
     return is_numbered(name, "%pm") || is_numbered(name, "%envreg");
