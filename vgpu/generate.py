@@ -8,13 +8,13 @@ a _ptsz form (default stream per thread) from the plain one.
 
 Functions of the runtime that CUPTI has an id for tell the engine of their beginning and end, if somebody listens.
 
-    generate.py --library cudart|cublas|cublasLt|cupti --include DIR --real FILE --clang CLANG --own STAND-IN.o … --out PREFIX ENGINE.o …
+    generate.py --library cudart|cublas|cublasLt|cupti|nccl --include DIR --real FILE --clang CLANG --own STAND-IN.o … --out PREFIX ENGINE.o …
 writes PREFIX_api.h, PREFIX_table.c (for the engine), PREFIX_standin.c, PREFIX_missing.c, PREFIX.map, PREFIX_exports.txt;
 with --errors-only just PREFIX_errors.h, the names of the vendor's status codes (cupti: PREFIX_cbids.h too, the names of API calls)."""
 import argparse, json, os, re, subprocess, sys
 
 ap = argparse.ArgumentParser()
-ap.add_argument('--library', choices=['cudart', 'cublas', 'cublasLt', 'cupti'], required=True)
+ap.add_argument('--library', choices=['cudart', 'cublas', 'cublasLt', 'cupti', 'nccl'], required=True)
 ap.add_argument('--include', required=True)
 ap.add_argument('--real', required=True)
 ap.add_argument('--clang', default='clang')
@@ -25,11 +25,11 @@ ap.add_argument('engine', nargs='*')
 args = ap.parse_args()
 
 LIB = args.library
-HEADERS = {'cudart': ['cuda_runtime_api.h', 'cuda_profiler_api.h', 'vgpu/vgpu_crt.h'], 'cublas': ['cublas_api.h', 'vgpu/vgpu_blas_half.h'], 'cublasLt': ['cublasLt.h'], 'cupti': ['cupti.h']}[LIB]
-LEGACY = {'cudart': [], 'cublas': ['cublas.h', 'cublasXt.h'], 'cublasLt': [], 'cupti': []}[LIB]
-NOT_SUPPORTED = {'cudart': 801, 'cublas': 15, 'cublasLt': 15, 'cupti': 27}[LIB]
-STATUS = {'cudart': 'cudaError_t', 'cublas': 'cublasStatus_t', 'cublasLt': 'cublasStatus_t', 'cupti': 'CUptiResult'}[LIB]
-NODE = f'lib{LIB}.so.13'
+HEADERS = {'cudart': ['cuda_runtime_api.h', 'cuda_profiler_api.h', 'vgpu/vgpu_crt.h'], 'cublas': ['cublas_api.h', 'vgpu/vgpu_blas_half.h'], 'cublasLt': ['cublasLt.h'], 'cupti': ['cupti.h'], 'nccl': ['vgpu/vgpu_nccl.h']}[LIB]
+LEGACY = {'cudart': [], 'cublas': ['cublas.h', 'cublasXt.h'], 'cublasLt': [], 'cupti': [], 'nccl': []}[LIB]
+NOT_SUPPORTED = {'cudart': 801, 'cublas': 15, 'cublasLt': 15, 'cupti': 27, 'nccl': 5}[LIB]
+STATUS = {'cudart': 'cudaError_t', 'cublas': 'cublasStatus_t', 'cublasLt': 'cublasStatus_t', 'cupti': 'CUptiResult', 'nccl': 'ncclResult_t'}[LIB]
+NODE = f'lib{LIB}.so.13' if LIB != 'nccl' else ''  # NCCL's symbols have no version
 
 
 def symbols(flags, *files):
@@ -50,7 +50,7 @@ def prototypes(headers):
     for d in json.loads(run.stdout)['inner']:
         if d['kind'] == 'EnumDecl':
             enums.setdefault(d.get('name') or d['inner'][0]['name'], [c['name'] for c in d.get('inner', []) if c['kind'] == 'EnumConstantDecl'])
-        if d['kind'] == 'FunctionDecl' and d.get('storageClass') != 'static' and re.match(r'_*cu(da|blas|pti)', d['name']):
+        if d['kind'] == 'FunctionDecl' and d.get('storageClass') != 'static' and re.match(r'_*cu(da|blas|pti)|nccl', d['name']):
             params = [(p['type']['qualType'], p.get('name', f'a{i}'))
                       for i, p in enumerate(q for q in d.get('inner', []) if q['kind'] == 'ParmVarDecl')]
             found[d['name']] = (d['type']['qualType'].split('(')[0].strip(), params)
@@ -89,7 +89,7 @@ protos = prototypes(HEADERS)
 legacy = {}
 for h in LEGACY:  # cublas.h cannot be read beside the others
     legacy.update(prototypes([h]))
-vendor = {n for n in {**protos, **legacy} if re.match({'cudart': '_*cuda', 'cublas': 'cublas', 'cublasLt': 'cublasLt', 'cupti': 'cupti'}[LIB], n)}
+vendor = {n for n in {**protos, **legacy} if re.match({'cudart': '_*cuda', 'cublas': 'cublas', 'cublasLt': 'cublasLt', 'cupti': 'cupti', 'nccl': 'nccl'}[LIB], n)}
 if LIB == 'cudart':
     vendor |= per_thread_names()
 if LIB == 'cupti':
@@ -132,6 +132,7 @@ UNGATED = {'cuptiGetLastError', 'cuptiGetVersion', 'cuptiGetResultString', 'cupt
            'cudaGetLastError', 'cudaPeekAtLastError', 'cudaGetErrorName', 'cudaGetErrorString', 'cudaDriverGetVersion',
            'cudaRuntimeGetVersion', 'cublasGetStatusName', 'cublasGetStatusString', 'cublasGetVersion_v2', 'cublasGetProperty',
            'cublasLtGetProperty',
+           'ncclGetVersion', 'ncclGetErrorString', 'ncclGetLastError',
            'cudaDeviceReset', '__cudaGetKernel'}  # whose answer nvcc's stub keeps for ever
 head = f'/* Made by vgpu/generate.py from the vendor\'s headers and the engine\'s objects: do not edit. */\n'
 include = ''.join(f'#include <{h}>\n' for h in HEADERS)
@@ -240,4 +241,4 @@ write('_standin.c', '\n'.join(stand) + '\n')
 write('_missing.c', '\n'.join(miss) + '\n')
 write('_exports.txt', '\n'.join(exports) + '\n')
 mine = ['acctVgpuDevice'] if LIB == 'cudart' else []  # include/acct/vgpu.h
-write('.map', NODE + ' {\n  global:\n' + ''.join(f'    {n};\n' for n in exports + mine) + '  local: *;\n};\n')
+write('.map', (NODE + ' {\n').lstrip() + '  global:\n' + ''.join(f'    {n};\n' for n in exports + mine) + '  local: *;\n};\n')

@@ -5,18 +5,20 @@ VGPU_LT_SRC := $(wildcard vgpu/vgpu_lt_*.c)
 VGPU_STANDIN_SRC := $(wildcard vgpu/vgpu_standin*.c)
 VGPU_JIT_SRC := $(wildcard vgpu/vgpu_jit_*.c)
 VGPU_CUPTI_SRC := $(wildcard vgpu/vgpu_cupti_*.c)
-VGPU_CUDA_SRC := $(filter-out $(VGPU_BLAS_SRC) $(VGPU_LT_SRC) $(VGPU_STANDIN_SRC) $(VGPU_JIT_SRC) $(VGPU_CUPTI_SRC) vgpu/vgpu_tables.c,$(wildcard vgpu/vgpu_*.c))
+VGPU_NCCL_SRC := $(wildcard vgpu/vgpu_nccl_*.c)
+VGPU_CUDA_SRC := $(filter-out $(VGPU_BLAS_SRC) $(VGPU_LT_SRC) $(VGPU_STANDIN_SRC) $(VGPU_JIT_SRC) $(VGPU_CUPTI_SRC) $(VGPU_NCCL_SRC) vgpu/vgpu_tables.c,$(wildcard vgpu/vgpu_*.c))
 VGPU_BLAS := $(call objs,$(VGPU_BLAS_SRC))
 VGPU_LT := $(call objs,$(VGPU_LT_SRC))
 VGPU_CUDA := $(call objs,$(VGPU_CUDA_SRC))
 VGPU_JIT := $(call objs,$(VGPU_JIT_SRC))
 VGPU_CUPTI := $(call objs,$(VGPU_CUPTI_SRC))
-VGPU_TABLES := $(call objs,vgpu/vgpu_tables.c) $(foreach l,cudart cublas cublasLt cupti,$(BUILD)/obj/gen/vgpu/vgpu_$(l)_table.o)
-VGPU_ENGINE := $(VGPU_BLAS) $(VGPU_LT) $(VGPU_CUDA) $(VGPU_JIT) $(VGPU_CUPTI) $(VGPU_TABLES)
+VGPU_NCCL := $(call objs,$(VGPU_NCCL_SRC))
+VGPU_TABLES := $(call objs,vgpu/vgpu_tables.c) $(foreach l,cudart cublas cublasLt cupti nccl,$(BUILD)/obj/gen/vgpu/vgpu_$(l)_table.o)
+VGPU_ENGINE := $(VGPU_BLAS) $(VGPU_LT) $(VGPU_CUDA) $(VGPU_JIT) $(VGPU_CUPTI) $(VGPU_NCCL) $(VGPU_TABLES)
 VGPU_STANDIN := $(BUILD)/obj/vgpu/vgpu_standin.o
 VGPU_OWN := $(BUILD)/obj/vgpu/vgpu_standin_cudart.o
-VGPU_GENERATED := $(foreach l,cudart cublas cublasLt cupti,$(foreach s,standin missing table,$(BUILD)/obj/gen/vgpu/vgpu_$(l)_$(s).o))
-VGPU_LIBS := $(BUILD)/vgpu/libcudart.so.13 $(BUILD)/vgpu/libcublas.so.13 $(BUILD)/vgpu/libcublasLt.so.13 $(BUILD)/vgpu/libcupti.so.13 $(BUILD)/vgpu/libacct-vgpu.so
+VGPU_GENERATED := $(foreach l,cudart cublas cublasLt cupti nccl,$(foreach s,standin missing table,$(BUILD)/obj/gen/vgpu/vgpu_$(l)_$(s).o))
+VGPU_LIBS := $(BUILD)/vgpu/libcudart.so.13 $(BUILD)/vgpu/libcublas.so.13 $(BUILD)/vgpu/libcublasLt.so.13 $(BUILD)/vgpu/libcupti.so.13 $(BUILD)/vgpu/libnccl.so.2 $(BUILD)/vgpu/libacct-vgpu.so
 ALL += $(VGPU_LIBS)
 
 # In the engine all is hidden but vgpu_engine; the stand-ins' exports are in their version scripts.
@@ -56,6 +58,11 @@ $(call VGPU_PARTS,cupti) &: vgpu/generate.py $(VGPU_CUPTI)
 	$(SAY) "  GEN $@"
 	$(Q)$(VGPU_GENERATE) --library cupti --real $(CUDA_LIB)/libcupti.so.13 --out $(VGPU_GEN)/vgpu_cupti $(VGPU_CUPTI)
 
+# The toolkit has no NCCL: what its library exports is what our header declares.
+$(call VGPU_PARTS,nccl) &: vgpu/generate.py vgpu/vgpu_nccl.h $(VGPU_NCCL)
+	$(SAY) "  GEN $@"
+	$(Q)$(VGPU_GENERATE) --library nccl --real - --out $(VGPU_GEN)/vgpu_nccl $(VGPU_NCCL)
+
 $(BUILD)/vgpu/libacct-vgpu.so: vgpu/vgpu_engine.map $(VGPU_ENGINE) $$(PTX_OBJ)
 	@mkdir -p $(@D)
 	$(SAY) "  LD $@"
@@ -68,6 +75,10 @@ $(BUILD)/vgpu/libcublas.so.13 $(BUILD)/vgpu/libcublasLt.so.13 $(BUILD)/vgpu/libc
 	@mkdir -p $(@D)
 	$(SAY) "  LD $@"
 	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-soname,$(@F) -Wl,--version-script=$(VGPU_GEN)/vgpu_$*.map $(filter %.o,$^) -o $@
+$(BUILD)/vgpu/libnccl.so.2: $(VGPU_STANDIN) $(BUILD)/obj/gen/vgpu/vgpu_nccl_standin.o $(BUILD)/obj/gen/vgpu/vgpu_nccl_missing.o $(VGPU_GEN)/vgpu_nccl.map
+	@mkdir -p $(@D)
+	$(SAY) "  LD $@"
+	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,-z,defs -Wl,-soname,$(@F) -Wl,--version-script=$(VGPU_GEN)/vgpu_nccl.map $(filter %.o,$^) -o $@
 .PHONY: vgpu
 vgpu: $(VGPU_LIBS)
 
@@ -78,6 +89,7 @@ $(foreach t,$(filter-out test_vgpu_arena test_vgpu_heap test_vgpu_half test_vgpu
   $(eval UNIT_$(t) := $(BUILD)/vgpu/libcublas.so.13 $(BUILD)/vgpu/libcudart.so.13 | $(BUILD)/vgpu/libacct-vgpu.so)\
   $(eval LIBS_$(t) := -Wl,-rpath,$(abspath $(BUILD)/vgpu)))
 $(foreach t,$(filter test_vgpu_lt% %_lt,$(VGPU_TESTS)),$(eval UNIT_$(t) := $(BUILD)/vgpu/libcublasLt.so.13 $(UNIT_$(t))))
+$(foreach t,$(filter test_vgpu_nccl%,$(VGPU_TESTS)),$(eval UNIT_$(t) := $(BUILD)/vgpu/libnccl.so.2 $(UNIT_$(t))))
 $(foreach t,$(filter test_vgpu_cupti%,$(VGPU_TESTS)),$(eval UNIT_$(t) := $(BUILD)/vgpu/libcupti.so.13 $(UNIT_$(t))))
 # The compiler alone, on the kernel zoo.
 UNIT_test_vgpu_jit = $(ZOO_OBJ) $(call objs,tests/zoo/zoo_interpret.c vgpu/vgpu_folder.c) $(VGPU_JIT) $(PTX_RUN) | $(ZOO_PTX)
@@ -100,6 +112,14 @@ UNIT_test_vgpu_arena := $(call objs,vgpu/vgpu_arena.c vgpu/vgpu_tree.c)
 UNIT_test_vgpu_heap := $(UNIT_test_vgpu_arena) $(call objs,vgpu/vgpu_heap.c)
 UNIT_test_vgpu_half := $(call objs,vgpu/vgpu_convert.c vgpu/vgpu_scratch.c)
 
+# Profiles' names and files (clang only).
+$(BUILD)/fuzz/fuzz_profile: tests/fuzz/fuzz_profile.c $(wildcard include/acct/*)
+	@mkdir -p $(@D) $@.found
+	$(SAY) "  FUZZ $@"
+	$(Q)$(CLANG) $(CPPFLAGS_ALL) -std=c11 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined $< -o $@ -lm
+FUZZERS += $(BUILD)/fuzz/fuzz_profile
+TEST_PROGRAMS += $(BUILD)/fuzz/fuzz_profile
+
 # Programs as nvcc makes them; what they include of the toolkit does not change under a build.
 VGPU_PROGRAMS := vgpu_kernel launch_cases launch_legacy launch_per_thread launch_units launch_machine launch_empty launch_plugin profile_device profile_device_75 graph_cases
 VGPU_PROGRAM_BIN := $(VGPU_PROGRAMS:%=$(BUILD)/tests/%)
@@ -111,13 +131,14 @@ $(BUILD)/tests/launch_units: tests/programs/launch_unit_a.cu tests/programs/laun
 $(BUILD)/tests/launch_empty: tests/programs/launch_empty.cu
 $(BUILD)/tests/graph_cases: tests/programs/graph_cases.cu
 $(BUILD)/tests/graph_cases: NVCC_FLAGS = -L$(CUDA_LIB) -l:libcublas.so.13 -Xlinker --allow-shlib-undefined
-$(BUILD)/tests/profile_device $(BUILD)/tests/profile_device_75: tests/programs/profile_device.cu
+$(BUILD)/tests/profile_device $(BUILD)/tests/profile_device_75 $(BUILD)/tests/profile_device_90a: tests/programs/profile_device.cu
 $(BUILD)/tests/launch_plugin: tests/programs/launch_plugin.cu
 $(BUILD)/tests/launch_plugin: NVCC_FLAGS = -shared -Xcompiler -fPIC
 $(BUILD)/tests/launch_legacy: NVCC_FLAGS = -D__NV_LEGACY_LAUNCH -Xcompiler -D__NV_LEGACY_LAUNCH
 $(BUILD)/tests/launch_per_thread: NVCC_FLAGS = -default-stream per-thread
 $(BUILD)/tests/launch_units: NVCC_FLAGS = -rdc=true
 $(BUILD)/tests/profile_device_75: VGPU_PTX := -gencode arch=compute_75,code=compute_75
+$(BUILD)/tests/profile_device_90a: VGPU_PTX := -gencode arch=compute_90a,code=compute_90a
 $(BUILD)/tests/launch_machine: VGPU_PTX := -gencode arch=compute_80,code=sm_80
 $(VGPU_PROGRAM_BIN):
 	@mkdir -p $(@D)

@@ -25,16 +25,18 @@ int vgpu_cudart_refuse(void);
 int vgpu_cublas_refuse(void); /* the same as a cublasStatus_t */
 int vgpu_cublasLt_refuse(void);
 int vgpu_cupti_refuse(void); /* … as a CUptiResult */
+int vgpu_nccl_refuse(void);  /* … as an ncclResult_t */
 void vgpu_cudart_note(int error);
 void vgpu_cublas_note(int error);
 void vgpu_cublasLt_note(int error);
 void vgpu_cupti_note(int error);
+void vgpu_nccl_note(int error);
 void vgpu_say(const char *format, ...) __attribute__((format(printf, 1, 2))); /* one line on stderr, no stdio lock */
 int vgpu_device(int ordinal, struct acct_vgpu_device *out);
 int vgpu_current(void); /* the calling thread's device (vgpu_current.c) */
 bool vgpu_is_device(int ordinal);
 int vgpu_device_of_stream(cudaStream_t stream); /* -1: no such stream */
-int vgpu_cores(void); /* processors this process may run on */
+int vgpu_cores(void);                           /* processors this process may run on */
 bool vgpu_env_bytes(const char *name,
                     uint64_t *value); /* a size with suffix K M G T; false: unset or empty, 0 or wrong */
 

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stddef.h>
 
-enum { VGPU_LINK_VERSION = 3 }; /* stand-ins and engine must come from one build */
+enum { VGPU_LINK_VERSION = 4 }; /* stand-ins and engine must come from one build */
 
 /* A __global__ function or a __device__, __constant__ or __managed__ variable, as nvcc's code registers it. */
 struct vgpu_registered {
@@ -37,6 +37,7 @@ struct vgpu_cudart_api;
 struct vgpu_cublas_api;
 struct vgpu_cublasLt_api;
 struct vgpu_cupti_api;
+struct vgpu_nccl_api;
 
 struct vgpu_engine {
     unsigned version;
@@ -44,6 +45,7 @@ struct vgpu_engine {
     const struct vgpu_cublas_api *cublas;
     const struct vgpu_cublasLt_api *cublasLt;
     const struct vgpu_cupti_api *cupti;
+    const struct vgpu_nccl_api *nccl;
     int (*device)(int ordinal, struct acct_vgpu_device *out);
     void (*note)(int error);                          /* sets the calling thread's last CUDA error */
     void (*note_cupti)(int error);                    /* CUPTI's */

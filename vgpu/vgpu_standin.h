@@ -9,6 +9,7 @@ struct vgpu_cudart_api;
 struct vgpu_cublas_api;
 struct vgpu_cublasLt_api;
 struct vgpu_cupti_api;
+struct vgpu_nccl_api;
 
 /* The engine, or NULL if it cannot be loaded: one line on stderr says why, once. */
 const struct vgpu_engine *vgpu_engine_get(void);
@@ -43,9 +44,15 @@ static inline const struct vgpu_cupti_api *vgpu_cupti(void) {
     return e ? e->cupti : 0;
 }
 
+static inline const struct vgpu_nccl_api *vgpu_nccl(void) {
+    const struct vgpu_engine *e = vgpu_engine_get();
+    return e ? e->nccl : 0;
+}
+
 #define vgpu_unavailable_cudart() cudaErrorInitializationError
 #define vgpu_unavailable_cublas() CUBLAS_STATUS_NOT_INITIALIZED
 #define vgpu_unavailable_cublasLt() CUBLAS_STATUS_NOT_INITIALIZED
 #define vgpu_unavailable_cupti() CUPTI_ERROR_NOT_INITIALIZED
+#define vgpu_unavailable_nccl() ncclSystemError
 
 #endif
