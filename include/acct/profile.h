@@ -153,13 +153,22 @@ static inline const struct acct_profile_key *acct_profile_keys(void) {
     return keys;
 }
 
-static inline void acct_profile_put(struct acct_device *d, const struct acct_profile_key *k, double n) {
+/* 0, or -1: too large. */
+static inline int acct_profile_put(struct acct_device *d, const struct acct_profile_key *k, double n) {
     char *at = (char *)d + k->offset;
-    uint64_t bytes = (uint64_t)n;
-    int whole = (int)(k->type == ACCT_PUT_KHZ ? n / 1e3 : n < INT32_MAX ? n : INT32_MAX);
+    if (k->type == ACCT_PUT_BYTES && n < 1e18) {
+        uint64_t bytes = (uint64_t)n;
+        memcpy(at, &bytes, sizeof bytes);
+        return 0;
+    }
+    if (k->type == ACCT_PUT_KHZ) n /= 1e3;
+    if ((k->type == ACCT_PUT_INT || k->type == ACCT_PUT_KHZ) && n < INT32_MAX) {
+        int whole = (int)n;
+        memcpy(at, &whole, sizeof whole);
+        return 0;
+    }
     if (k->type == ACCT_PUT_DOUBLE) memcpy(at, &n, sizeof n);
-    if (k->type == ACCT_PUT_BYTES) memcpy(at, &bytes, sizeof bytes);
-    if (k->type == ACCT_PUT_INT || k->type == ACCT_PUT_KHZ) memcpy(at, &whole, sizeof whole);
+    return k->type == ACCT_PUT_DOUBLE ? 0 : -1;
 }
 
 /* What a value must look like. */
@@ -191,8 +200,7 @@ static inline int acct_profile_set(struct acct_device *d, const struct acct_prof
     } else if (acct_profile_number(k->kind, value, &n)) {
         return -1;
     }
-    acct_profile_put(d, k, n);
-    return 0;
+    return acct_profile_put(d, k, n);
 }
 
 /* ---- a file ---- */
@@ -289,12 +297,11 @@ static inline void acct_profile_names(const struct acct_profile_file *f, struct 
     snprintf(d->alias, sizeof d->alias, "%.*s", dot && dot > name ? (int)(dot - name) : (int)strlen(name), name);
 }
 
-static inline int acct_profile_file(const char *path, struct acct_device *d, char *err, size_t err_len) {
+/* A profile file's lines; path: as messages name it. */
+static inline int acct_profile_lines(FILE *in, const char *path, struct acct_device *d, char *err, size_t err_len) {
     struct acct_profile_file f = {.path = path, .err = err, .err_len = err_len};
     char line[512];
     int rc = 0;
-    FILE *in = fopen(path, "re");
-    if (!in) return acct_profile_refuse(err, err_len, "%s: %s", path, strerror(errno));
     acct_profile_blank(d);
     while (!rc && fgets(line, sizeof line, in)) {
         f.line++;
@@ -304,9 +311,16 @@ static inline int acct_profile_file(const char *path, struct acct_device *d, cha
             rc = acct_profile_line(&f, d, line);
     }
     if (!rc && ferror(in)) rc = acct_profile_refuse(err, err_len, "%s: cannot be read", path);
-    fclose(in);
     if (!rc) rc = acct_profile_whole(&f, d);
     if (!rc) acct_profile_names(&f, d);
+    return rc;
+}
+
+static inline int acct_profile_file(const char *path, struct acct_device *d, char *err, size_t err_len) {
+    FILE *in = fopen(path, "re");
+    if (!in) return acct_profile_refuse(err, err_len, "%s: %s", path, strerror(errno));
+    int rc = acct_profile_lines(in, path, d, err, err_len);
+    fclose(in);
     return rc;
 }
 
