@@ -162,6 +162,8 @@ static int32_t multiply(struct analysis *a, const struct ptx_instr *i) {
 static int32_t divide(struct analysis *a, const struct ptx_instr *i) {
     int64_t by;
     int32_t x = typed(a, i, 0), y = typed(a, i, 1);
+    bool zero = ptx_sum_is_constant(&a->s, y, &by) && !by;
+    if (zero) return i->op == PTX_OP_REM ? x : 0; /* as devices do */
     if (!ptx_sum_is_constant(&a->s, y, &by) || by <= 0 || !not_negative(a, x)) {
         if (i->op != PTX_OP_REM || !x || !y || !not_negative(a, x) || !not_negative(a, y)) return 0;
         int64_t hi = ptx_sum_upper(&a->s, y, NULL, -1);

@@ -21,16 +21,31 @@ enum { BUFFERS = 12, LAUNCHES = 12, BYTES = 1 << 28, MOST = 400000 };
 static unsigned char *buffer[BUFFERS];
 static uint64_t seed = 1;
 static int compared, skipped, graded[3], problems;
+static struct extent { /* of what was touched, from the buffer's begin; lo == hi: nothing */
+    int64_t lo, hi;
+} touched[BUFFERS][2]; /* reads, writes */
+static int extents, exact_extents, unknown_extents;
 
 static uint32_t draw(uint32_t n) { /* below n */
     seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
     return (uint32_t)(seed >> 33) % n;
 }
 
+static void note(struct extent *e, int64_t lo, int64_t hi) {
+    if (e->lo == e->hi) *e = (struct extent){lo, hi};
+    if (lo < e->lo) e->lo = lo;
+    if (hi > e->hi) e->hi = hi;
+}
+
 static int allowed(void *context, const struct ptx_touch *t) {
     void *const *symbols = context;
-    for (int k = 0; k < BUFFERS; k++)
-        if (t->address - (uint64_t)(uintptr_t)buffer[k] <= BYTES - t->bytes) return 0;
+    for (int k = 0; k < BUFFERS; k++) {
+        uint64_t at = t->address - (uint64_t)(uintptr_t)buffer[k];
+        if (at > BYTES - t->bytes) continue;
+        if (t->properties & PTX_P_READS) note(&touched[k][0], (int64_t)at, (int64_t)at + t->bytes);
+        if (t->properties & PTX_P_WRITES) note(&touched[k][1], (int64_t)at, (int64_t)at + t->bytes);
+        return 0;
+    }
     for (int k = 0; symbols[k]; k++)
         if (t->address - (uint64_t)(uintptr_t)symbols[k] <= (1 << 16) - t->bytes) return 0;
     return -1;
@@ -84,6 +99,50 @@ static void shape(uint32_t grid[3], uint32_t block[3], const struct ptx_function
         if (f->required_threads[0]) block[k] = f->required_threads[k] ? f->required_threads[k] : 1;
 }
 
+static int buffer_of(const unsigned char *params, const struct ptx_access *slot) {
+    uint64_t p;
+    memcpy(&p, params + slot->offset, sizeof p);
+    for (int k = 0; k < BUFFERS && slot->param >= 0; k++)
+        if (p == (uint64_t)(uintptr_t)buffer[k]) return k;
+    return -1;
+}
+
+/* strict: to the byte also where the analysis does not say that all of it is touched */
+static bool strict;
+
+/* What was touched lies within what was said; where nothing depends on data, it is the same. */
+static void compare_extent(const struct ptx_function *f, const struct ptx_run *r, const struct ptx_access *slot,
+                           int64_t lo, int64_t hi, const struct extent *truth, bool exact) {
+    bool write = truth == &touched[0][1] || ((truth - &touched[0][0]) & 1);
+    bool holds = truth->lo == truth->hi || (lo <= truth->lo && truth->hi <= hi);
+    bool same = lo == hi ? truth->lo == truth->hi : lo == truth->lo && hi == truth->hi;
+    extents++;
+    exact_extents += same;
+    if (holds && (same || !exact || !(strict || slot->dense))) return;
+    print_error("%s, grid %u %u %u, block %u %u %u: offset %u is %s in [%lld, %lld), said [%lld, %lld)\n", f->name,
+                r->grid[0], r->grid[1], r->grid[2], r->block[0], r->block[1], r->block[2], slot->offset,
+                write ? "written" : "read", (long long)truth->lo, (long long)truth->hi, (long long)lo, (long long)hi);
+    problems++;
+}
+
+static void compare_extents(const struct ptx_module *m, const struct ptx_function *f, const struct ptx_run *r,
+                            bool exact) {
+    struct ptx_accesses a;
+    if (ptx_access_launch(m, f, r->grid, r->block, r->params, &a)) fail_msg("%s: %s", f->name, a.why);
+    for (int32_t n = 0; n < a.slots && !a.unknown; n++) {
+        int k = buffer_of(r->params, &a.slot[n]);
+        if (k < 0) continue;
+        if (!a.slot[n].extent_known) {
+            unknown_extents++;
+            if (exact && strict) problems++, print_error("%s: offset %u: no extent\n", f->name, a.slot[n].offset);
+            continue;
+        }
+        compare_extent(f, r, &a.slot[n], a.slot[n].read_lo, a.slot[n].read_hi, &touched[k][0], exact);
+        compare_extent(f, r, &a.slot[n], a.slot[n].write_lo, a.slot[n].write_hi, &touched[k][1], exact);
+    }
+    ptx_access_free(&a);
+}
+
 static void compare(const struct ptx_module *m, const struct ptx_function *f, const struct ptx_accesses *a,
                     void *const *symbols, int launch) {
     struct ptx_tally truth = {{0}};
@@ -103,12 +162,14 @@ static void compare(const struct ptx_module *m, const struct ptx_function *f, co
     shape(run.grid, run.block, f);
     arguments(f, a, params);
     fill();
+    memset(touched, 0, sizeof touched);
     if (ptx_cost_launch(m, f, run.grid, run.block, run.dynamic_shared, params, &cost))
         fail_msg("%s: %s", f->name, cost.why);
     if (ptx_interpret(&run, &fault)) {
         skipped++; /* a null pointer, too long */
         return;
     }
+    compare_extents(m, f, &run, cost.grade == PTX_COST_EXACT);
     compared++;
     graded[cost.grade]++;
     fold_spaces(&cost, &truth);
@@ -143,7 +204,8 @@ static struct ptx_module *open_beside(const char *name) {
 static void sweep(const char *name, int least_exact_percent) {
     struct ptx_module *m = open_beside(name);
     void **symbols = calloc((size_t)m->var_count + 1, sizeof *symbols);
-    compared = skipped = problems = 0;
+    strict = false;
+    compared = skipped = problems = extents = exact_extents = unknown_extents = 0;
     memset(graded, 0, sizeof graded);
     for (int32_t k = 0; k < m->var_count; k++) {
         symbols[k] = calloc(1, (1 << 16) + m->vars[k].bytes);
@@ -159,6 +221,7 @@ static void sweep(const char *name, int least_exact_percent) {
     }
     print_message("%s: %d launches compared (%d skipped), %d exact, %d bound\n", name, compared, skipped,
                   graded[PTX_COST_EXACT], graded[PTX_COST_BOUND]);
+    print_message("%d extents, %d of them to the byte, %d not known\n", extents, exact_extents, unknown_extents);
     for (int32_t k = 0; k < m->var_count; k++) free(symbols[k]);
     free(symbols);
     ptx_free(m);
@@ -193,6 +256,85 @@ static void benchmarks(void **state) {
     sweep("cost/bench_jit_kernels.ptx", 90);
 }
 
+/* ---- shapes as the sample app has them ---- */
+enum { B = 2, T = 64, H = 3, Q = 16, C = H * Q, V = 130, ROWS = B * T };
+struct real {
+    const char *kernel; /* a part of its mangled name */
+    uint32_t grid[2], block[2];
+    const char *args; /* p pointer, f float, a number */
+};
+#define BLOCKS(n) (((n) + 255) / 256)
+#define ROWS_OF(n) (((n) + 7) / 8)
+
+static void one_real(const struct ptx_module *m, const struct ptx_function *f, const struct real *l) {
+    struct ptx_tally truth = {{0}};
+    struct ptx_cost cost;
+    struct ptx_fault fault = {0};
+    unsigned char params[256] = {0};
+    char text[64];
+    int n = 0;
+    void *none[1] = {NULL};
+    struct ptx_run run = {.module = m,
+                          .entry = f,
+                          .params = params,
+                          .symbols = none,
+                          .touch = allowed,
+                          .context = none,
+                          .grid = {l->grid[0], l->grid[1], 1},
+                          .block = {l->block[0], l->block[1], 1},
+                          .counts = &truth};
+    snprintf(text, sizeof text, "%s", l->args);
+    for (char *save = NULL, *a = strtok_r(text, " ", &save); a; a = strtok_r(NULL, " ", &save), n++) {
+        float half = 0.5f;
+        uint64_t v = *a == 'p' ? (uint64_t)(uintptr_t)buffer[n] : strtoull(a, NULL, 10);
+        if (*a == 'f') memcpy(&v, &half, sizeof half);
+        memcpy(params + f->vars[n].offset, &v, f->vars[n].bytes);
+    }
+    assert_int_equal(n, f->params);
+    fill();
+    memset(touched, 0, sizeof touched);
+    if (ptx_interpret(&run, &fault)) fail_msg("%s: %s", f->name, fault.text);
+    if (ptx_cost_launch(m, f, run.grid, run.block, 0, params, &cost)) fail_msg("%s: %s", f->name, cost.why);
+    compare_extents(m, f, &run, cost.grade == PTX_COST_EXACT);
+}
+
+/* Wherever nothing depends on data, what is read and written is told to the byte. */
+static void real_shapes(void **state) {
+    static const struct real launches[] = {
+        {"embed_positions_backward", {BLOCKS(T * C), 1}, {256, 1}, "p p 2 3072"},
+        {"embed_tokens_backward", {V, 1}, {256, 1}, "p p p 128 48"},
+        {"16layernorm_kernel", {ROWS_OF(ROWS), 1}, {256, 1}, "p p p p p p 128 48"},
+        {"layernorm_backward", {ROWS_OF(ROWS), 1}, {256, 1}, "p p p p p p 128 48"},
+        {"layernorm_weights_backward", {(C + 31) / 32, 1}, {32, 16}, "p p p p p p 128 48"},
+        {"bias_backward", {(C + 31) / 32, 1}, {32, 16}, "p p 128 48"},
+        {"18split_heads_kernel", {ROWS, 1}, {256, 1}, "p p p p 64 3 16"},
+        {"split_heads_backward", {ROWS, 1}, {256, 1}, "p p p p 64 3 16"},
+        {"17join_heads_kernel", {ROWS, 1}, {256, 1}, "p p 64 3 16"},
+        {"join_heads_backward", {ROWS, 1}, {256, 1}, "p p 64 3 16"},
+        {"21causal_softmax_kernel", {ROWS_OF(B * H * T), 1}, {256, 1}, "p 384 64 f"},
+        {"causal_softmax_backward", {ROWS_OF(B * H * T), 1}, {256, 1}, "p p 384 64 f"},
+        {"add_bias_kernel", {ROWS, 1}, {256, 1}, "p p 144"},
+        {"residual_kernel", {BLOCKS(ROWS * C), 1}, {256, 1}, "p p p 6144"},
+        {"11gelu_kernel", {BLOCKS(ROWS * C * 4), 1}, {256, 1}, "p p 24576"},
+        {"gelu_backward", {BLOCKS(ROWS * C * 4), 1}, {256, 1}, "p p 24576"},
+        {"mean_kernel", {1, 1}, {256, 1}, "p p 128"},
+        {"fill_kernel", {BLOCKS(1000), 1}, {256, 1}, "p 1000 f"},
+    };
+    (void)state;
+    struct ptx_module *m = open_beside("cost/gpt_kernels.ptx");
+    problems = extents = exact_extents = unknown_extents = 0;
+    strict = true;
+    for (size_t n = 0; n < sizeof launches / sizeof *launches; n++)
+        for (int32_t k = 0; k < m->function_count; k++)
+            if (m->functions[k].entry && strstr(m->functions[k].name, launches[n].kernel))
+                one_real(m, &m->functions[k], &launches[n]);
+    strict = false;
+    print_message("%d extents of real launches, %d of them to the byte, %d not known\n", extents, exact_extents,
+                  unknown_extents);
+    ptx_free(m);
+    assert_int_equal(problems, 0);
+}
+
 static int reserve(void **state) {
     (void)state;
     for (int k = 0; k < BUFFERS; k++) {
@@ -203,8 +345,9 @@ static int reserve(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sample_app),           cmocka_unit_test(sample_app_debug),
-                                       cmocka_unit_test(optimizers),           cmocka_unit_test(access_kernels),
-                                       cmocka_unit_test(access_kernels_debug), cmocka_unit_test(benchmarks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(real_shapes),      cmocka_unit_test(sample_app),
+                                       cmocka_unit_test(sample_app_debug), cmocka_unit_test(optimizers),
+                                       cmocka_unit_test(access_kernels),   cmocka_unit_test(access_kernels_debug),
+                                       cmocka_unit_test(benchmarks)};
     return cmocka_run_group_tests(tests, reserve, NULL);
 }
