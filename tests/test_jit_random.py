@@ -2,6 +2,7 @@
 compiler must give what the interpreter gives, bit for bit, in loop and in warp mode, for whole warps and odd blocks."""
 import os
 import random
+import struct
 
 import pytest
 
@@ -156,3 +157,125 @@ def test_random_programs(tmp_path, monkeypatch, threads, warp):
             assert r.returncode == 0, f'{ptx}: {r.stderr}'
         same = (tmp_path / 'ptx_exec').read_bytes() == (tmp_path / 'ptx_exec_jit').read_bytes()
         assert same, f'{ptx}: the compiler gives something else than the interpreter'
+
+
+def same_results(tmp_path, name, text, data, threads):
+    """Interpreter and compiler on one text: what both leave in `out`."""
+    ptx = tmp_path / f'{name}.ptx'
+    ptx.write_text('.version 8.1\n.target sm_80\n.address_size 64\n' + text)
+    (tmp_path / 'in').write_bytes(data)
+    for program in ('ptx_exec', 'ptx_exec_jit'):
+        r = run(os.path.join(BUILD, 'tests', program), ptx, tmp_path / 'in', tmp_path / program, threads)
+        assert r.returncode == 0, f'{ptx}: {r.stderr}'
+    left = (tmp_path / 'ptx_exec').read_bytes()
+    assert left == (tmp_path / 'ptx_exec_jit').read_bytes(), f'{ptx}: the compiler gives something else than the interpreter'
+    return left
+
+
+def kernel(regs, lines):
+    return f"""
+.visible .entry k(.param .u64 in, .param .u64 out)
+{{
+{regs}
+.reg .b32 %tx;
+.reg .b64 %d<4>;
+mov.u32 %tx, %tid.x;
+ld.param.u64 %d0, [in];
+ld.param.u64 %d1, [out];
+mul.wide.u32 %d2, %tx, {OUT_BYTES};
+add.s64 %d0, %d0, %d2;
+add.s64 %d1, %d1, %d2;
+{chr(10).join(lines)}
+}}
+"""
+
+
+class Folds:
+    """Sums and extremes over a warp by butterflies: whole ones, whose lanes end alike, and such as only look like it (a bit
+    left out or a lane number off, an operand changed in between, a segment, lanes that have left or are elsewhere)."""
+
+    def __init__(self, seed):
+        self.r, self.lines, self.tmp = random.Random(seed), [], 0
+
+    def new(self):
+        self.tmp += 1
+        return f'%s{self.tmp}'
+
+    def step(self, x, kind, bit, op, break_it):
+        r, part, y = self.r, self.new(), self.new()
+        source = x
+        if r.random() < .4:
+            source = self.new()
+            self.lines.append(f'mov.b32 {source}, {x};')
+        form = 'bfly' if break_it != 'down' else 'down'
+        clamp = 31 if break_it != 'segment' else 0x101f
+        self.lines.append(f'shfl.sync.{form}.b32 {part}, {source}, {bit}, {clamp}, -1;')
+        if break_it == 'changed':
+            self.lines.append(f'add.{"s32" if kind == "s32" else "f32"} {x}, {x}, {x};')
+        a, b = (x, part) if r.random() < .5 else (part, x)
+        self.lines.append(f'{op}.{kind} {y}, {a}, {b};')
+        return y
+
+    def fold(self, x, whole):
+        r = self.r
+        kind = r.choice(['f32', 'f32', 's32'])
+        op = r.choice(['add', 'max', 'min'])
+        bits = [1, 2, 4, 8, 16]
+        r.shuffle(bits)
+        broken = None if whole else r.choice(['down', 'changed', 'segment', 'missing', 'odd', 'order'])
+        at = r.randrange(5)
+        if broken == 'missing':
+            bits[at] = bits[at - 1]
+        if broken == 'odd':
+            bits[at] = 3
+        for n, bit in enumerate(bits):
+            x = self.step(x, kind, bit, ('sub' if broken == 'order' and n == at else op), broken if n == at else None)
+        return x
+
+    def text(self):
+        r = self.r
+        start = ['ld.global.b32 %v0, [%d0];', 'ld.global.b32 %v1, [%d0+4];']
+        kind = r.random()
+        if kind < .15:  # some lanes leave
+            start += [f'and.b32 %t, %tx, {r.choice([1, 4, 31])};', 'setp.eq.u32 %p, %t, 1;', r.choice(['@%p exit;', '@%p bra END;'])]
+        elif kind < .3:  # a whole warp does
+            start += ['shr.u32 %t, %tx, 5;', 'setp.eq.u32 %p, %t, 1;', '@%p bra END;']
+        elif kind < .45:  # lanes part and meet again
+            start += [f'and.b32 %t, %tx, {r.choice([1, 4])};', 'setp.eq.u32 %p, %t, 0;', '@%p bra ON;', 'add.s32 %v0, %v0, %v1;', 'ON:']
+        for n in range(3):
+            self.lines.append(f'st.global.b32 [%d1+{4 * n}], {self.fold(r.choice(["%v0", "%v1"]), r.random() < .5)};')
+        lines = start + self.lines + ['END:', 'ret;']
+        return kernel(f'.reg .b32 %v<2>, %t, %s<{self.tmp + 1}>;\n.reg .pred %p;', lines)
+
+
+@pytest.mark.parametrize('threads', [THREADS, 50])
+def test_folds_over_a_warp(tmp_path, monkeypatch, threads):
+    monkeypatch.setenv('ACCT_CACHE', str(tmp_path / 'cache'))
+    numbers = random.Random(3)
+    data = b''.join(struct.pack('<f', numbers.uniform(-4, 4)) for _ in range(THREADS * OUT_BYTES // 4))
+    for seed in range(PROGRAMS):
+        same_results(tmp_path, f'fold-{seed}', Folds(seed).text(), data, threads)
+
+
+@pytest.mark.parametrize('warp', [False, True])
+def test_rounding_down_to_a_whole_number(tmp_path, monkeypatch, warp):
+    """expf's fma.rm, and what is like it: numbers next to whole ones, of all sizes."""
+    monkeypatch.setenv('ACCT_CACHE', str(tmp_path / 'cache'))
+    r = random.Random(5)
+    values = [0, 1, -1, 2, float('inf'), float('-inf'), float('nan'), 1e-40, 2 ** -149, 0.5, 1 - 2 ** -24]
+    values += [k / 252 for k in range(0, 253, 7)] + [2.0 ** -k for k in range(1, 60, 3)]
+    bits = [struct.unpack('<I', struct.pack('<f', v))[0] for v in values]
+    bits = (bits + [b + d for b in bits[9:] for d in (1, -1)])[:THREADS * 14]
+    bits += [r.randrange(0x3f800000) for _ in range(THREADS * 16 - len(bits))]
+    data = struct.pack(f'<{len(bits)}I', *(b & 0xffffffff for b in bits))
+    lines = ['bar.warp.sync -1;'] if warp else []
+    at = 0
+    for k in range(14):
+        b = [252, 252, 1, 3.7, 1000, 4194304, 0.5, -3][k % 8]
+        c = [12582913, 8388608, 12582912, 8388608.0 + 7, 12582913, 8388608, 12582913, 12582913][k % 8]
+        sat = 'cvt.sat.f32.f32 %a, %x;' if k % 3 else 'fma.rn.sat.f32 %a, %x, 0f3F800000, 0f00000000;'
+        b, c = (struct.pack('>f', v).hex() for v in (b, c))
+        lines += [f'ld.global.f32 %x, [%d0+{4 * k}];', sat, f'mov.f32 %b{k}, 0f{b};', f'fma.rm.f32 %y, %a, %b{k}, 0f{c};', f'st.global.f32 [%d1+{4 * at}], %y;']
+        at += 1
+    lines += ['fma.rm.f32 %y, %x, 0f437C0000, 0f4B400001;', f'st.global.f32 [%d1+{4 * at}], %y;', 'ret;']  # x is of any size
+    same_results(tmp_path, 'down', kernel('.reg .f32 %x, %a, %b<14>, %y;', lines), data, THREADS)

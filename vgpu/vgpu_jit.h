@@ -129,6 +129,7 @@ struct jit_gen {
     LLVMValueRef *pending;             /* alloca by block: lanes that wait to enter it */
     LLVMBasicBlockRef *dispatch, *body;
     LLVMBasicBlockRef done;
+    bool full;                     /* warp mode: all lanes are there, and stay to the end */
     const struct jit_limit *limit; /* loop mode; NULL: none */
     LLVMValueRef *calls;           /* alloca by own variable: .param of calls and parameters of device functions */
     unsigned unrolled;             /* accesses made lane by lane without a loop */
@@ -262,6 +263,12 @@ bool jit_ends_block(const struct ptx_instr *i);
 void jit_terminator(struct jit_gen *g, const struct ptx_block *block);
 LLVMBasicBlockRef jit_next_of(struct jit_gen *g, int32_t k); /* what runs after partial block k of the order */
 LLVMValueRef jit_guard(struct jit_gen *g, const struct ptx_instr *i, unsigned width);
+
+/* vgpu_jit_idiom.c */
+bool jit_full(struct jit_gen *g); /* by what is known of branches so far */
+bool jit_same_in_all(struct jit_gen *g,
+                     const struct ptx_instr *i); /* its result is one number, by exchange; of g->block */
+LLVMValueRef jit_fma_down(struct jit_gen *g, const struct ptx_instr *i, LLVMValueRef v[3]); /* NULL: no such case */
 
 /* vgpu_jit_wait.c: only other threads can end the loop with this header */
 bool jit_waits(const struct jit_gen *g, int32_t header);

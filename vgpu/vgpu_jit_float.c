@@ -277,6 +277,10 @@ static LLVMValueRef operation(struct jit_gen *g, const struct ptx_instr *i, unsi
     case PTX_OP_FMA:
     case PTX_OP_MAD:
         if (!directed) return nearest(g, i->op, v);
+        if (i->op == PTX_OP_FMA) {
+            LLVMValueRef r = jit_fma_down(g, i, v);
+            if (r) return r;
+        }
         return bits == 64 ? double_in_mode(g, double_op(i->op), v, i->round) : single_in_mode(g, i->op, v, i->round);
     case PTX_OP_MIN:
     case PTX_OP_MAX:

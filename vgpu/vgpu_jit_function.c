@@ -74,6 +74,10 @@ static void make_block(struct jit_gen *g, int32_t k) {
     }
     LLVMPositionBuilderAtEnd(g->b, g->body[b]);
     g->mask = g->mask_bits = NULL;
+    if (g->full && !g->flow.partial[b]) { /* said once more, since LLVM does not see it */
+        g->mask_bits = jit_scalar(g, 32, 0xffffffff);
+        LLVMBuildStore(g->b, g->mask_bits, g->current);
+    }
     if (g->u->lanes > 1) jit_mask(g);
     if (g->u->lanes > 1 && jit_waits(g, b)) {
         LLVMValueRef args[] = {g->frame, g->warp};
@@ -130,6 +134,7 @@ static void make_blocks(struct jit_gen *g) {
 static void warp_begin(struct jit_gen *g, LLVMValueRef mask) {
     g->current = jit_alloca(g, jit_int1(g, 32), "current");
     jit_warp_threads(g);
+    if (!mask && g->u->aligned && g->f->entry) mask = jit_scalar(g, 32, 0xffffffff);
     if (!mask) {
         LLVMValueRef left = LLVMBuildSub(g->b, jit_field(g, JIT_F_THREADS, 0), g->thread, "");
         LLVMValueRef some = LLVMBuildShl(g->b, jit_scalar(g, 32, 1),

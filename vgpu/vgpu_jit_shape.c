@@ -302,6 +302,7 @@ struct jit_shape jit_shape_of(struct jit_gen *g, const struct ptx_instr *i, int3
     unsigned bits = ptx_type_bits(i->type);
     bool is_signed = ptx_type_kind(i->type) == PTX_KIND_S;
     struct jit_shape a, b, c;
+    if (jit_same_in_all(g, i)) return SHAPE_UNIFORM;
     switch (i->op) {
     case PTX_OP_MOV:
         if (i->src[0].kind == PTX_VECTOR || i->dst[0].kind == PTX_VECTOR) return shape_any(g, i);
@@ -414,8 +415,9 @@ static void assign(void *context, int32_t reg) {
 
 static bool round_of_shapes(struct jit_gen *g) {
     bool changed = false;
+    g->full = jit_full(g);
     for (int32_t k = 0; k < g->flow.count; k++) {
-        const struct ptx_block *b = &g->f->blocks[g->flow.order[k]];
+        const struct ptx_block *b = &g->f->blocks[g->block = g->flow.order[k]];
         for (int32_t n = b->first; n < b->end; n++) {
             const struct ptx_instr *i = &g->f->instrs[n];
             bool guarded = i->guard >= 0 && g->shapes[i->guard].kind == JIT_VARYING;
