@@ -177,6 +177,10 @@ enum ptx_modifier {
 };
 
 /* ---- operands ---------------------------------------------------------------------------------------------------- */
+/* Where the blocks of a cooperative launch meet: a device tells the address in %envreg1 (its upper half) and %envreg2;
+ * here it is the same in every launch (vgpu_run_grid.c), so that the two are plain numbers. */
+#define PTX_GRID_WORKSPACE UINT64_C(0x100100000000)
+
 enum ptx_sreg { /* special registers; .x .y .z follow each other */
                 PTX_TID_X,
                 PTX_TID_Y,

@@ -121,7 +121,7 @@ FUZZERS += $(BUILD)/fuzz/fuzz_profile
 TEST_PROGRAMS += $(BUILD)/fuzz/fuzz_profile
 
 # Programs as nvcc makes them; what they include of the toolkit does not change under a build.
-VGPU_PROGRAMS := vgpu_kernel launch_cases launch_legacy launch_per_thread launch_units launch_machine launch_empty launch_plugin profile_device profile_device_75 graph_cases
+VGPU_PROGRAMS := vgpu_kernel launch_cases launch_legacy launch_per_thread launch_units launch_machine launch_empty launch_plugin devices_cases profile_device profile_device_75 profile_device_90a graph_cases runtime_cases
 VGPU_PROGRAM_BIN := $(VGPU_PROGRAMS:%=$(BUILD)/tests/%)
 TEST_PROGRAMS += $(VGPU_PROGRAM_BIN)
 VGPU_PTX := -gencode arch=compute_80,code=compute_80
@@ -129,7 +129,10 @@ $(BUILD)/tests/vgpu_kernel: tests/programs/vgpu_kernel.cu
 $(BUILD)/tests/launch_cases $(BUILD)/tests/launch_legacy $(BUILD)/tests/launch_per_thread $(BUILD)/tests/launch_machine: tests/programs/launch_cases.cu
 $(BUILD)/tests/launch_units: tests/programs/launch_unit_a.cu tests/programs/launch_unit_b.cu
 $(BUILD)/tests/launch_empty: tests/programs/launch_empty.cu
+$(BUILD)/tests/devices_cases: tests/programs/devices_cases.cu | $(BUILD)/vgpu/libnccl.so.2
+$(BUILD)/tests/devices_cases: NVCC_FLAGS = -Xlinker $(BUILD)/vgpu/libnccl.so.2
 $(BUILD)/tests/graph_cases: tests/programs/graph_cases.cu
+$(BUILD)/tests/runtime_cases: tests/programs/runtime_cases.cu
 $(BUILD)/tests/graph_cases: NVCC_FLAGS = -L$(CUDA_LIB) -l:libcublas.so.13 -Xlinker --allow-shlib-undefined
 $(BUILD)/tests/profile_device $(BUILD)/tests/profile_device_75 $(BUILD)/tests/profile_device_90a: tests/programs/profile_device.cu
 $(BUILD)/tests/launch_plugin: tests/programs/launch_plugin.cu

@@ -124,7 +124,7 @@ static void make_uuid(cudaUUID_t *uuid, const struct vgpu_profile *profile, int 
 }
 
 /* Sizes, counts and limits are the profile's; what is the same on all devices, or of no consequence here, is written
- * down. Features that are not implemented are not offered (cooperative launches, clusters, persisting L2). */
+ * down. Features that are not implemented are not offered (clusters, persisting L2). */
 static void fill_properties(struct cudaDeviceProp *p, int ordinal) {
     const struct vgpu_profile *profile = vgpu_profile();
     const struct acct_sm *sm = &profile->limits;
@@ -176,6 +176,7 @@ static void fill_properties(struct cudaDeviceProp *p, int ordinal) {
         .maxSurfaceCubemap = 32768,
         .maxSurfaceCubemapLayered = {32768, 2046},
         .concurrentKernels = 1,
+        .cooperativeLaunch = 1,
         .asyncEngineCount = 2,
         .streamPrioritiesSupported = 1,
         .memoryBusWidth = profile->cpu ? 64 : profile->memory_bus_bits,

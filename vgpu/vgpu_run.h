@@ -56,6 +56,13 @@ void *const *vgpu_kernel_symbols(const struct vgpu_kernel *kernel); /* on the cu
 const struct ptx_module *vgpu_kernel_module(const struct vgpu_kernel *kernel);
 /* The current device's address of a variable. cudaErrorInvalidSymbol: none. */
 cudaError_t vgpu_symbol_find(const void *symbol, void **address, size_t *bytes);
+/* Device code that came by itself, not by registration: read at once, the error of that; then it joins the registry,
+ * with what it registers; at last it leaves, with its variables' memory, when no work of it is under way. */
+cudaError_t vgpu_unit_read(struct vgpu_binary *binary);
+void vgpu_unit_join(struct vgpu_binary *binary);
+void vgpu_unit_leave(struct vgpu_binary *binary);
+const struct ptx_module *vgpu_unit_module(const struct vgpu_binary *binary);
+cudaError_t vgpu_unit_symbol(struct vgpu_binary *binary, const char *name, void **address, size_t *bytes);
 unsigned vgpu_run_sm(void); /* compute capability × 10, the profile's */
 
 /* ---- what a launch needs to know of a kernel (vgpu_run_kernel.c, vgpu_run_registers.c) ---- */
@@ -70,10 +77,13 @@ struct vgpu_launch { /* a launch as a work item; params follow, aligned to 16 */
     struct vgpu_kernel *kernel;
     void *const *symbols;
     uint32_t grid[3], block[3], dynamic_shared;
-    uint32_t way; /* enum vgpu_way */
+    uint32_t way;     /* enum vgpu_way */
+    bool cooperative; /* its blocks may wait for each other */
     int32_t device;
     _Alignas(16) unsigned char params[];
 };
+void vgpu_execute_grid(const struct vgpu_launch *launch); /* all blocks at once (vgpu_run_grid.c) */
+bool vgpu_grid_can(void);                                 /* there is a place where its blocks can meet */
 void vgpu_execute(void *launch);      /* struct vgpu_launch; on a stream's thread */
 enum vgpu_way vgpu_execute_way(void); /* as ACCT_VGPU_EXECUTE and ACCT_VGPU_CHECK say */
 enum vgpu_way vgpu_launch_way(const struct vgpu_launch *launch);
@@ -105,16 +115,23 @@ struct vgpu_worker {
     void *fault_address;
     bool fault_unknown; /* the address was not told */
 };
+/* The worker's frame, but for which block it is. 0, or -1: no memory. */
+int vgpu_frame_fill(struct vgpu_worker *worker, const struct vgpu_launch *launch); /* vgpu_run_execute.c */
 typedef void vgpu_blocks_fn(struct vgpu_worker *worker, const void *context, uint64_t first, uint64_t count);
 /* Calls run over all of [0, blocks) in pieces, on this thread and, if `spread`, on others. Returns when all is done. */
 void vgpu_pool_run(vgpu_blocks_fn *run, const void *context, uint64_t blocks, bool spread);
 void vgpu_pool_end(void); /* the calling thread, a stream's, ends */
 /* A buffer of at least `bytes` whose end is a guard page. NULL: no memory. */
+void vgpu_buffer_free(struct vgpu_buffer *buffer);
 unsigned char *vgpu_buffer_get(struct vgpu_buffer *buffer, size_t bytes);
 
 /* ---- blocks in warp mode (vgpu_run_block.c, vgpu_run_fiber.c) ---- */
 /* All warps of the block that worker->frame describes. 0, or -1: a barrier that not all warps reach; or no memory. */
 int vgpu_block_warps(struct vgpu_worker *worker, vgpu_warp_fn *warp);
+/* A block that takes turns with others, with fibers of its own, to be freed. Then its turns: 1: it waits for what
+ * another block writes; 0: it has ended; -1: as above. */
+int vgpu_block_begin(struct vgpu_worker *worker, vgpu_warp_fn *warp);
+int vgpu_block_turn(struct vgpu_worker *worker);
 void vgpu_fibers_leave(struct vgpu_fibers *fibers); /* before an escape */
 void vgpu_fibers_drop(struct vgpu_fibers *fibers);  /* after an escape */
 void vgpu_fibers_free(struct vgpu_fibers *fibers);

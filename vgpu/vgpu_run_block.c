@@ -1,5 +1,5 @@
 /* A block in warp mode: its warps are fibers of one thread, which change at barriers only. A fiber whose warp has ended
- * waits for the next block's. */
+ * waits for the next block's. Blocks of a cooperative launch take turns: each has fibers of its own. */
 #include "vgpu/vgpu_run.h"
 #include "vgpu/vgpu_run_fiber.h"
 
@@ -43,6 +43,8 @@ struct vgpu_fibers {
         void *told;             /* the sanitizer's */
     } fiber[MAX_WARPS], thread; /* thread: what the host thread itself was doing */
     unsigned char *stacks;
+    size_t stack_bytes;       /* of all */
+    bool among_blocks;        /* one of several blocks that take turns (vgpu_run_grid.c) */
     const void *thread_stack; /* the host thread's, where a sanitizer wants it */
     size_t thread_stack_bytes;
     bool from_thread;
@@ -150,10 +152,15 @@ static void barrier(struct vgpu_frame *frame, uint32_t warp, uint32_t id, uint32
     wait_at(frame, warp, id, threads, 0);
 }
 
-/* The warp can go on; others may run first. */
+/* The warp can go on; others may run first: of its block, and after the last of them, of other blocks. */
 static void yield(struct vgpu_frame *frame, uint32_t warp) {
     struct vgpu_worker *w = frame->runtime;
-    go_on(w->fibers, &w->fibers->fiber[warp]);
+    struct vgpu_fibers *f = w->fibers;
+    bool last = warp + 1 == MAX_WARPS || !(f->runnable & ~0u << (warp + 1));
+    if (f->among_blocks && last)
+        change(f, &f->fiber[warp], &f->thread);
+    else
+        go_on(f, &f->fiber[warp]);
 }
 
 static uint32_t barrier_count(struct vgpu_frame *frame, uint32_t warp, uint32_t id, uint32_t threads, uint32_t mask,
@@ -161,17 +168,17 @@ static uint32_t barrier_count(struct vgpu_frame *frame, uint32_t warp, uint32_t 
     return wait_at(frame, warp, id, threads, (uint32_t)__builtin_popcount(mask & predicate));
 }
 
-static struct vgpu_fibers *make_fibers(void) {
+static struct vgpu_fibers *make_fibers(uint32_t warps) {
     struct vgpu_fibers *f = calloc(1, sizeof *f);
     if (!f) return NULL;
-    f->stacks = mmap(NULL, (size_t)STACK_BYTES * MAX_WARPS, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    f->stack_bytes = (size_t)STACK_BYTES * warps;
+    f->stacks = mmap(NULL, f->stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (f->stacks == MAP_FAILED) {
         free(f);
         return NULL;
     }
-    madvise(f->stacks, (size_t)STACK_BYTES * MAX_WARPS, MADV_DONTFORK);
-    for (uint32_t i = 0; i < MAX_WARPS; i++) {
+    madvise(f->stacks, f->stack_bytes, MADV_DONTFORK);
+    for (uint32_t i = 0; i < warps; i++) {
         mprotect(f->stacks + (size_t)i * STACK_BYTES, STACK_GUARD, PROT_NONE);
         f->fiber[i] = (struct fiber){.all = f, .warp = i};
 #if defined(__SANITIZE_THREAD__)
@@ -184,15 +191,15 @@ static struct vgpu_fibers *make_fibers(void) {
 void vgpu_fibers_free(struct vgpu_fibers *f) {
     if (!f) return;
 #if defined(__SANITIZE_THREAD__)
-    for (uint32_t i = 0; i < MAX_WARPS; i++) __tsan_destroy_fiber(f->fiber[i].told);
+    for (uint32_t i = 0; i < f->stack_bytes / STACK_BYTES; i++) __tsan_destroy_fiber(f->fiber[i].told);
 #endif
-    munmap(f->stacks, (size_t)STACK_BYTES * MAX_WARPS);
+    munmap(f->stacks, f->stack_bytes);
     free(f);
 }
 
 bool vgpu_fibers_guard(const struct vgpu_fibers *f, const void *address) {
     size_t at = f ? (size_t)((uintptr_t)address - (uintptr_t)f->stacks) : SIZE_MAX;
-    return at < (size_t)STACK_BYTES * MAX_WARPS && at % STACK_BYTES < STACK_GUARD;
+    return f && at < f->stack_bytes && at % STACK_BYTES < STACK_GUARD;
 }
 
 static void begin_block(struct vgpu_fibers *f, struct vgpu_frame *frame, vgpu_warp_fn *run) {
@@ -223,7 +230,7 @@ static void tell_left(const struct vgpu_fibers *f) {
     size_t bytes;
     __sanitizer_start_switch_fiber(NULL, f->thread_stack, f->thread_stack_bytes);
     __sanitizer_finish_switch_fiber(NULL, &stack, &bytes);
-    __asan_unpoison_memory_region(f->stacks, (size_t)STACK_BYTES * MAX_WARPS);
+    __asan_unpoison_memory_region(f->stacks, f->stack_bytes);
 #endif
     (void)f;
 }
@@ -237,8 +244,36 @@ void vgpu_fibers_drop(struct vgpu_fibers *f) {
     memset(f->barrier, 0, sizeof f->barrier);
 }
 
+static int stuck(const struct vgpu_worker *w, struct vgpu_fibers *f) {
+    vgpu_fail(cudaErrorLaunchFailure,
+              "kernel %s, block [%u,%u,%u]: warp %d waits at a barrier that the others have not reached",
+              w->launch->kernel->name, w->frame.ctaid[0], w->frame.ctaid[1], w->frame.ctaid[2], __builtin_ctz(f->live));
+    f->live = 0;
+    vgpu_fibers_drop(f);
+    return -1;
+}
+
+int vgpu_block_begin(struct vgpu_worker *w, vgpu_warp_fn *warp) {
+    w->fibers = make_fibers(w->frame.warps);
+    if (!w->fibers) {
+        vgpu_fail(cudaErrorMemoryAllocation, "no memory for the stacks of a block");
+        return -1;
+    }
+    w->fibers->among_blocks = true;
+    begin_block(w->fibers, &w->frame, warp);
+    return 0;
+}
+
+int vgpu_block_turn(struct vgpu_worker *w) {
+    struct vgpu_fibers *f = w->fibers;
+    f->from_thread = true;
+    if (f->runnable) change(f, &f->thread, &f->fiber[__builtin_ctz(f->runnable)]);
+    if (!f->live) return 0;
+    return f->runnable ? 1 : stuck(w, f);
+}
+
 int vgpu_block_warps(struct vgpu_worker *w, vgpu_warp_fn *warp) {
-    if (!w->fibers) w->fibers = make_fibers();
+    if (!w->fibers) w->fibers = make_fibers(MAX_WARPS);
     struct vgpu_fibers *f = w->fibers;
     if (!f) {
         vgpu_fail(cudaErrorMemoryAllocation, "no memory for the stacks of a block");
@@ -247,13 +282,7 @@ int vgpu_block_warps(struct vgpu_worker *w, vgpu_warp_fn *warp) {
     begin_block(f, &w->frame, warp);
     f->from_thread = true;
     change(f, &f->thread, &f->fiber[0]);
-    if (!f->live) return 0;
-    vgpu_fail(cudaErrorLaunchFailure,
-              "kernel %s, block [%u,%u,%u]: warp %d waits at a barrier that the others have not reached",
-              w->launch->kernel->name, w->frame.ctaid[0], w->frame.ctaid[1], w->frame.ctaid[2], __builtin_ctz(f->live));
-    f->live = 0;
-    vgpu_fibers_drop(f);
-    return -1;
+    return f->live ? stuck(w, f) : 0;
 }
 
 /* ---- what compiled code calls ---- */

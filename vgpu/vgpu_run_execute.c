@@ -82,7 +82,7 @@ static void interpret(struct vgpu_worker *w, const struct vgpu_launch *l, uint64
 
 /* ---- compiled code ---- */
 
-static int fill_frame(struct vgpu_worker *w, const struct vgpu_launch *l) {
+int vgpu_frame_fill(struct vgpu_worker *w, const struct vgpu_launch *l) {
     struct vgpu_frame *f = &w->frame;
     const struct vgpu_code *code = &l->kernel->code;
     uint64_t stride = ((uint64_t)code->local_bytes + 15) / 16 * 16;
@@ -130,7 +130,7 @@ static void run_blocks(struct vgpu_worker *w, const void *context, uint64_t firs
     bool alone = l->way != VGPU_COMPILED && (l->kernel->f->properties & PTX_P_ATOMIC);
     w->launch = l;
     w->fault_signal = 0;
-    if (l->way == VGPU_COMPILED && fill_frame(w, l)) {
+    if (l->way == VGPU_COMPILED && vgpu_frame_fill(w, l)) {
         vgpu_fail(cudaErrorMemoryAllocation, "kernel %s: no memory for local and shared memory", l->kernel->name);
         return;
     }
@@ -152,6 +152,10 @@ static void run_blocks(struct vgpu_worker *w, const void *context, uint64_t firs
 void vgpu_execute(void *args) {
     const struct vgpu_launch *l = args;
     uint64_t blocks = blocks_of(l);
+    if (l->cooperative && l->way == VGPU_COMPILED && l->kernel->code.warp) {
+        vgpu_execute_grid(l);
+        return;
+    }
     double work = (double)blocks * threads_of(l) * (double)l->kernel->work * (l->way == VGPU_COMPILED ? 1 : 20);
     vgpu_pool_run(run_blocks, l, blocks, !l->kernel->serial && work > (double)WORTH_SPREADING);
 }

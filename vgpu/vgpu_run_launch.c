@@ -23,6 +23,7 @@ struct request {
     void **args;
     size_t shared;
     cudaStream_t stream;
+    bool cooperative;
 };
 
 static bool fits(dim3 grid, dim3 block) {
@@ -81,6 +82,16 @@ static struct vgpu_activity activity_of(const struct vgpu_kernel *k, const struc
     return a;
 }
 
+/* Blocks can wait for each other with atomics alone; compiled code has them take turns, the interpreter has not. */
+static bool can_wait(const struct vgpu_launch *l) {
+    bool many = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2] > 1;
+    if (!l->cooperative || vgpu_profile()->dry || !many || !(l->kernel->f->properties & PTX_P_ATOMIC)) return true;
+    if (l->way == VGPU_COMPILED && vgpu_grid_can()) return true;
+    vgpu_say("kernel %s: a cooperative launch whose blocks may wait for each other is not implemented %s",
+             l->kernel->name, l->way == VGPU_COMPILED ? "in this process" : "by the interpreter");
+    return false;
+}
+
 static cudaError_t submit(struct vgpu_kernel *k, const struct request *r) {
     _Alignas(16) unsigned char small[SMALL_LAUNCH]; /* the caller's stack may be small too */
     size_t bytes = (sizeof(struct vgpu_launch) + k->f->param_bytes + 15) / 16 * 16;
@@ -93,9 +104,14 @@ static cudaError_t submit(struct vgpu_kernel *k, const struct request *r) {
                               .grid = {r->grid.x, r->grid.y, r->grid.z},
                               .block = {r->block.x, r->block.y, r->block.z},
                               .dynamic_shared = (uint32_t)r->shared,
+                              .cooperative = r->cooperative,
                               .device = vgpu_current()};
     pack(k->f, r->args, l->params);
     if (!vgpu_profile()->dry) l->way = vgpu_launch_way(l);
+    if (!can_wait(l)) {
+        free(large);
+        return cudaErrorNotSupported;
+    }
     vgpu_print_flush();
     struct vgpu_work work = {
         .run = vgpu_execute, .args = l, .bytes = bytes, .kind = VGPU_WORK_DEVICE, .activity = activity_of(k, r)};
@@ -116,7 +132,7 @@ static cudaError_t launch(const struct request *r) {
 
 cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **args, size_t shared,
                              cudaStream_t stream) {
-    return launch(&(struct request){function, grid, block, args, shared, stream});
+    return launch(&(struct request){function, grid, block, args, shared, stream, false});
 }
 
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **args, size_t shared,
@@ -124,23 +140,22 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void 
     return cudaLaunchKernel(kernel, grid, block, args, shared, stream);
 }
 
-/* Blocks run in any order and not all at once, so a kernel cannot wait for the whole grid. Without atomics it has no
- * means to; with them it might, and is refused. */
-static cudaError_t launch_cooperative(const struct request *r) {
-    struct vgpu_kernel *k;
-    cudaError_t e = vgpu_kernel_find(r->function, &k);
-    if (!e) e = vgpu_kernel_ready(k);
-    if (e) return e;
-    if (k->f->properties & PTX_P_ATOMIC) {
-        vgpu_say("kernel %s: a cooperative launch whose blocks may wait for each other is not implemented", k->name);
-        return cudaErrorNotSupported;
-    }
-    return launch(r);
+/* All blocks must be on the device at once. */
+static cudaError_t launch_cooperative(struct request *r) {
+    int blocks = 0, processors = 0;
+    uint64_t threads = (uint64_t)r->block.x * r->block.y * r->block.z;
+    if (!fits(r->grid, r->block)) return cudaErrorInvalidValue;
+    cudaError_t e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, r->function, (int)threads, r->shared);
+    if (!e) e = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, vgpu_current());
+    if (!e && (uint64_t)r->grid.x * r->grid.y * r->grid.z > (uint64_t)blocks * (unsigned)processors)
+        e = cudaErrorCooperativeLaunchTooLarge;
+    r->cooperative = true;
+    return e ? e : launch(r);
 }
 
 cudaError_t cudaLaunchCooperativeKernel(const void *function, dim3 grid, dim3 block, void **args, size_t shared,
                                         cudaStream_t stream) {
-    return launch_cooperative(&(struct request){function, grid, block, args, shared, stream});
+    return launch_cooperative(&(struct request){function, grid, block, args, shared, stream, true});
 }
 
 /* Attributes that ask for what a launch does anyway, or only hint. */
@@ -188,7 +203,7 @@ static cudaError_t launch_extended(const cudaLaunchConfig_t *c, const void *func
         vgpu_say("cudaLaunchKernelExC: %s (%d) is not implemented", name, (int)c->attrs[i].id);
         return cudaErrorNotSupported;
     }
-    struct request r = {function, c->gridDim, c->blockDim, args, c->dynamicSmemBytes, stream};
+    struct request r = {function, c->gridDim, c->blockDim, args, c->dynamicSmemBytes, stream, cooperative};
     return cooperative ? launch_cooperative(&r) : launch(&r);
 }
 

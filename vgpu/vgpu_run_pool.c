@@ -96,11 +96,15 @@ static struct vgpu_worker *own_worker(void) {
     return own;
 }
 
+void vgpu_buffer_free(struct vgpu_buffer *b) {
+    if (b->map) munmap(b->map, b->map_bytes);
+}
+
 void vgpu_pool_end(void) {
     vgpu_fault_end();
     if (!own) return;
-    if (own->shared.map) munmap(own->shared.map, own->shared.map_bytes);
-    if (own->local.map) munmap(own->local.map, own->local.map_bytes);
+    vgpu_buffer_free(&own->shared);
+    vgpu_buffer_free(&own->local);
     vgpu_fibers_free(own->fibers);
     free(own);
     own = NULL;

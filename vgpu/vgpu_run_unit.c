@@ -259,11 +259,11 @@ int vgpu_run_init_module(struct vgpu_binary *binary) {
     return (int)e;
 }
 
-static cudaError_t symbol_in(struct vgpu_binary *b, const struct vgpu_registered *r, void **address, size_t *bytes) {
+static cudaError_t symbol_in(struct vgpu_binary *b, const char *name, void **address, size_t *bytes) {
     struct vgpu_unit *u = unit_of(b);
     cudaError_t e = u ? place(u) : cudaErrorMemoryAllocation;
     if (e) return e;
-    int32_t var = ptx_global_find(u->module, r->name);
+    int32_t var = ptx_global_find(u->module, name);
     void **symbols = u->symbols[vgpu_current()];
     if (var < 0 || !symbols[var]) return cudaErrorInvalidSymbol;
     *address = symbols[var];
@@ -280,11 +280,73 @@ cudaError_t vgpu_symbol_find(const void *symbol, void **address, size_t *bytes) 
     for (struct vgpu_binary *b = registry->binaries; b && e == cudaErrorInvalidSymbol; b = b->next)
         for (struct vgpu_registered *r = b->wrapper ? b->variables : NULL; r; r = r->next)
             if (r->host == symbol || (r->managed && *r->managed == symbol)) {
-                e = symbol_in(b, r, address, bytes);
+                e = symbol_in(b, r->name, address, bytes);
                 break;
             }
     pthread_mutex_unlock(&registry->lock);
     pthread_mutex_unlock(&vgpu_run_lock);
+    return e;
+}
+
+/* ---- units that come and go by calls ---- */
+
+static void enter(void) {
+    pthread_mutex_lock(&vgpu_run_lock);
+    pthread_mutex_lock(&registry->lock);
+}
+
+static void leave(void) {
+    pthread_mutex_unlock(&registry->lock);
+    pthread_mutex_unlock(&vgpu_run_lock);
+}
+
+cudaError_t vgpu_unit_read(struct vgpu_binary *b) {
+    if (!registry) return cudaErrorInitializationError;
+    enter();
+    struct vgpu_unit *u = unit_of(b);
+    cudaError_t e = u ? u->error : cudaErrorMemoryAllocation;
+    leave();
+    return e;
+}
+
+void vgpu_unit_join(struct vgpu_binary *b) {
+    enter();
+    b->next = registry->binaries;
+    registry->binaries = b;
+    leave();
+}
+
+/* All but managed variables of a device lie in one block, which begins with the lowest of them. */
+static void *block_of(const struct vgpu_unit *u, int device) {
+    void *first = NULL;
+    for (int32_t i = 0; i < u->module->var_count; i++) {
+        void *p = u->symbols[device][i];
+        if (p && !managed_of(u->binary, u->module->vars[i].name) && (!first || p < first)) first = p;
+    }
+    return first;
+}
+
+void vgpu_unit_leave(struct vgpu_binary *b) {
+    enter();
+    struct vgpu_unit *u = b->unit;
+    for (int i = 0; i < VGPU_MAX_DEVICES; i++) {
+        if (!u->placed[i]) continue;
+        vgpu_device_release(block_of(u, i));
+        forget(u, i);
+    }
+    b->wrapper = NULL;
+    registry->removals++;
+    leave();
+}
+
+const struct ptx_module *vgpu_unit_module(const struct vgpu_binary *b) {
+    return ((const struct vgpu_unit *)b->unit)->module;
+}
+
+cudaError_t vgpu_unit_symbol(struct vgpu_binary *b, const char *name, void **address, size_t *bytes) {
+    enter();
+    cudaError_t e = symbol_in(b, name, address, bytes);
+    leave();
     return e;
 }
 

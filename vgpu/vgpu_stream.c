@@ -100,6 +100,7 @@ static struct vgpu_stream *take(int device, unsigned flags, int priority) {
     s->retired = false;
     s->id = next_id++;
     s->model_end = 0;
+    s->attributes = (struct vgpu_stream_attributes){0};
     return s;
 }
 

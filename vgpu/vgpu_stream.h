@@ -24,6 +24,11 @@ struct vgpu_stream {
         cudaGraphEdgeData *edge;
         size_t count;
     } front;
+    struct vgpu_stream_attributes {
+        struct cudaAccessPolicyWindow window;
+        cudaLaunchMemSyncDomainMap map;
+        int policy, domain; /* policy 0: not set */
+    } attributes;
     int64_t model_end; /* ns on the model's time line: when its work so far ends; 0: none yet */
     struct vgpu_op *head, *tail;
     pthread_cond_t work, progress;
