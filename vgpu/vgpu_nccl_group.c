@@ -18,7 +18,8 @@ static const char *const names[] = {
     [VGPU_NCCL_RECV] = "vgpu_nccl_send_recv",
 };
 
-struct batch { /* calls of one rank and stream */
+struct batch {           /* calls of one rank and stream */
+    _Atomic int holders; /* who submits it, and the stream's thread */
     ncclComm_t comm;
     cudaStream_t stream;
     int64_t ready; /* ns, model: when the stream could begin */
@@ -62,7 +63,8 @@ static struct vgpu_meeting *find(struct vgpu_clique *c, int from, int to, uint64
     m->from = from;
     m->to = to;
     m->sequence = sequence;
-    m->parts = m->left = from < 0 ? c->ranks : 2;
+    m->parts = from < 0 ? c->ranks : 2;
+    m->holds = 2 * m->parts;
     m->next = c->meetings;
     c->meetings = m;
     return m;
@@ -94,7 +96,6 @@ static ncclResult_t issue(struct vgpu_nccl_call *c) {
         c->meeting = find(comm->clique, -1, -1, comm->collectives++);
     if (!c->meeting) return vgpu_nccl_error(ncclSystemError, "no memory");
     c->meeting->part[place_of(c)] = *c;
-    c->meeting->issued++;
     return ncclSuccess;
 }
 
@@ -147,22 +148,31 @@ static void wait_done(const struct vgpu_meeting *m) {
     }
 }
 
+static void drop(struct batch *b) {
+    if (atomic_fetch_sub(&b->holders, 1) == 1) free(b);
+}
+
+/* One of the two holds on each of a batch's meetings ends. */
+static void let_go(const struct batch *b) {
+    pthread_mutex_lock(&vgpu_nccl_lock);
+    for (size_t i = 0; i < b->count; i++)
+        if (!--b->call[i].meeting->holds) forget(b->call[i].meeting);
+    pthread_mutex_unlock(&vgpu_nccl_lock);
+}
+
 static void run_batch(void *args) {
     struct batch *b = *(struct batch **)args;
     for (size_t i = 0; i < b->count; i++)
         if (!in_reach(&b->call[i])) {
-            free(b);
+            drop(b);
             return;
         }
     pthread_mutex_lock(&vgpu_nccl_lock);
     for (size_t i = 0; i < b->count; i++) announce(b->call[i].meeting);
-    for (size_t i = 0; i < b->count; i++) {
-        struct vgpu_meeting *m = b->call[i].meeting;
-        wait_done(m);
-        if (!--m->left && m->done) forget(m);
-    }
+    for (size_t i = 0; i < b->count; i++) wait_done(b->call[i].meeting);
     pthread_mutex_unlock(&vgpu_nccl_lock);
-    free(b);
+    let_go(b);
+    drop(b);
 }
 
 /* ---- on the caller's ---- */
@@ -222,12 +232,15 @@ static int64_t common_start(const struct batch *b) {
     return start;
 }
 
-/* Model: who was issued earlier, by other threads, ends no earlier than this one, the last. */
+/* Model: who was submitted earlier, by other threads, ends no earlier than this one, the last. */
 static void hold_back(const struct batch *b, int64_t end) {
     struct vgpu_work w = {.kind = VGPU_WORK_NOTE, .after = {.ends = end}};
     for (size_t i = 0; i < b->count; i++) {
         struct vgpu_meeting *m = b->call[i].meeting;
-        if (m->issued < m->parts) continue;
+        pthread_mutex_lock(&vgpu_nccl_lock);
+        bool last = ++m->submitted == m->parts;
+        pthread_mutex_unlock(&vgpu_nccl_lock);
+        if (!last) continue;
         for (int p = 0; p < m->parts; p++)
             if (m->part[p].comm != b->comm) submit_on(m->part[p].comm->device, m->part[p].stream, &w, NULL);
     }
@@ -257,13 +270,10 @@ static ncclResult_t submit(struct batch *b) {
     if (model) w.after.ends = common_start(b);
     cudaError_t e = launch(b, &w, &t);
     if (model && !e) hold_back(b, t.ends);
-    if (dry) { /* nobody runs it */
-        pthread_mutex_lock(&vgpu_nccl_lock);
-        for (size_t i = 0; i < b->count; i++)
-            if (!--b->call[i].meeting->left) forget(b->call[i].meeting);
-        pthread_mutex_unlock(&vgpu_nccl_lock);
-    }
-    if (dry || e) free(b);
+    if (!e) let_go(b);
+    drop(b);
+    if (!e && dry) let_go(b); /* nobody runs it */
+    if (e || dry) drop(b);
     return e ? vgpu_nccl_error(ncclUnhandledCudaError, "%s", cudaGetErrorString(e)) : ncclSuccess;
 }
 
@@ -275,6 +285,7 @@ static struct batch *take_batch(size_t i) {
         n += group.calls[k].comm == first.comm && group.calls[k].stream == first.stream;
     struct batch *b = calloc(1, sizeof *b + n * sizeof *b->call);
     if (!b) return NULL;
+    b->holders = 2;
     b->comm = first.comm;
     b->stream = first.stream;
     for (size_t k = i; k < group.count; k++) {

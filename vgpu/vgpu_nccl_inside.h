@@ -51,7 +51,8 @@ struct vgpu_meeting {
     int from, to; /* of a message; -1: a collective */
     uint64_t sequence;
     int parts; /* that it takes */
-    int issued, announced, left;
+    int submitted, announced;
+    int holds; /* each part is held twice: by who submits it, and by its stream's thread */
     bool done;
     int64_t latest;                               /* ns, model: the latest start of those issued */
     struct vgpu_nccl_call part[VGPU_MAX_DEVICES]; /* by rank; a message: 0 sends, 1 receives */
