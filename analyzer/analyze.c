@@ -57,6 +57,15 @@ static int find_death(struct at_trace *t, sqlite3 *db, char *err, size_t err_len
     return 0;
 }
 
+/* meta.prices_cut_short: see launch_prices_hurried. */
+static int note_prices(const struct launch_prices *prices, sqlite3 *db, char *err, size_t err_len) {
+    if (sql_run(db, "DELETE FROM meta WHERE key = 'prices_cut_short'", err, err_len)) return -1;
+    int64_t n = launch_prices_hurried(prices);
+    if (!n || !store_meta_set_int(db, "prices_cut_short", n)) return 0;
+    snprintf(err, err_len, "%s", sqlite3_errmsg(db));
+    return -1;
+}
+
 static int analyze(struct pool *pool, struct launch_sets *sets, struct launch_prices *prices, sqlite3 *db, char *err,
                    size_t err_len) {
     struct at_trace t = {.pool = pool, .sets = sets, .prices = prices};
@@ -74,7 +83,7 @@ static int analyze(struct pool *pool, struct launch_sets *sets, struct launch_pr
     if (find_death(&t, db, err, err_len)) return -1;
     if (at_load(&t, db, err, err_len) || at_times(&t, db, err, err_len) || at_ranges(&t, err, err_len)) return -1;
     apply_rules(&t);
-    if (at_write(&t, db, err, err_len)) return -1;
+    if (at_write(&t, db, err, err_len) || note_prices(prices, db, err, err_len)) return -1;
     return sql_run(
         db, "INSERT OR REPLACE INTO meta(key, value) VALUES('analysis_version', " SQL_NUMBER(ANALYSIS_VERSION) ")", err,
         err_len);

@@ -235,6 +235,47 @@ void emit_int(struct emitter *e, const char *key, const char *label, enum emit_u
     emit_people_value(e, label, human, 1, 1, (double)value);
 }
 
+/* Bounds that people would read as the same number are one: all of its digits are known. */
+static void range_words(const struct emitter *e, char *out, size_t room, enum emit_unit unit, enum emit_certainty how,
+                        __int128 least, __int128 most) {
+    char low[96], high[96];
+    int exact = !e->collecting;
+    if (unit == UNIT_BYTES) {
+        emit_human_bytes(low, sizeof low, (long long)least);
+        emit_human_bytes(high, sizeof high, (long long)most);
+    } else {
+        emit_human(low, sizeof low, unit, (double)least, exact);
+        emit_human(high, sizeof high, unit, (double)most, exact);
+    }
+    if (how == EMIT_ABOUT)
+        snprintf(out, room, "about %s", low);
+    else if (how == EMIT_AT_LEAST)
+        snprintf(out, room, "at least %s", low);
+    else if (how == EMIT_BETWEEN && strcmp(low, high))
+        snprintf(out, room, exact ? "at least %s, at most %s" : "%s to %s", low, high);
+    else
+        snprintf(out, room, "%s", low);
+}
+
+void emit_range(struct emitter *e, const char *key, const char *label, enum emit_unit unit, enum emit_certainty how,
+                __int128 least, __int128 most) {
+    char text[256];
+    if (how == EMIT_EXACT) {
+        emit_int(e, key, label, unit, least);
+    } else if (for_people(e)) {
+        range_words(e, text, sizeof text, unit, how, least, most);
+        emit_people_value(e, label, text, 1, 1, (double)least);
+    } else {
+        emit_int(e, key, NULL, unit, least);
+    }
+    if (for_people(e) || !key) return;
+    snprintf(text, sizeof text, "%s_most", key);
+    if (how == EMIT_AT_LEAST)
+        emit_null(e, text, NULL);
+    else
+        emit_int(e, text, NULL, unit, how == EMIT_EXACT ? least : most);
+}
+
 void emit_real(struct emitter *e, const char *key, const char *label, enum emit_unit unit, double value) {
     char text[96];
     if (!isfinite(value)) {

@@ -7,12 +7,10 @@
 #include "analyzer/launch_kernels.h"
 #include "ptx/ptx_cost.h"
 
-/* Instructions evaluated, some 8 million a second. A launch may take MOST_STEPS as long as there are plenty; a kernel
- * that needed sampling with that is sampled with fewer blocks from then on. When ALL_STEPS are spent a launch has
- * LEAST_STEPS, enough for kernels whose threads behave alike; others are then bounds. */
-#define ALL_STEPS UINT64_C(64000000)
+/* Instructions evaluated, some 8 million a second: of a launch as long as there are plenty, and of all. When these are
+ * spent a launch has LEAST_STEPS, enough for kernels whose threads behave alike; others are then bounds. */
 #define MOST_STEPS UINT64_C(4000000)
-#define AGAIN_STEPS UINT64_C(2400000)
+#define ALL_STEPS UINT64_C(64000000)
 #define LEAST_STEPS UINT64_C(20000)
 
 struct entry { /* of the cache */
@@ -33,8 +31,6 @@ struct launch_prices {
     size_t slots, entries;
     uint64_t steps_left;
     int64_t hurried;
-    const struct launch_kernel **sampled; /* kernels that needed it */
-    size_t n_sampled, room_sampled;
 };
 
 struct launch_prices *launch_prices_open(struct launch_sets *sets, sqlite3 *db) {
@@ -47,7 +43,6 @@ void launch_prices_close(struct launch_prices *p) {
     if (!p) return;
     for (size_t i = 0; i < p->slots; i++) free(p->slot[i]);
     free(p->slot);
-    free(p->sampled);
     sqlite3_finalize(p->insert);
     sqlite3_finalize(p->insert_count);
     free(p);
@@ -95,12 +90,12 @@ static int64_t bytes_of(const struct ptx_count *accessed, int64_t extent) {
 static void amounts(const struct ptx_cost *c, const struct launch_sets *sets, struct launch_price *out) {
     static const enum cost_grade grades[] = {
         [PTX_COST_EXACT] = COST_EXACT, [PTX_COST_SAMPLED] = COST_SAMPLED, [PTX_COST_BOUND] = COST_BOUND};
-    int64_t matrix_most = 0, read, written;
+    int64_t read, written;
     out->grade = grades[c->grade];
-    out->matmul_flops = out->flops_most = 0;
-    add_counts(c->matrix, PTX_COST_TYPES, &out->matmul_flops, &matrix_most);
+    out->matmul_flops = out->matmul_flops_most = 0;
+    add_counts(c->matrix, PTX_COST_TYPES, &out->matmul_flops, &out->matmul_flops_most);
     out->flops = out->matmul_flops;
-    out->flops_most = matrix_most;
+    out->flops_most = out->matmul_flops_most;
     add_counts(c->flops, PTX_COST_TYPES, &out->flops, &out->flops_most);
     out->integer_ops = c->integer_ops.lo;
     out->dtype = dtype_of(c);
@@ -109,7 +104,7 @@ static void amounts(const struct ptx_cost *c, const struct launch_sets *sets, st
     out->bytes_written = bytes_of(&c->stored[PTX_COST_GLOBAL], written);
     if (out->flops != COST_UNKNOWN) return;
     out->grade = COST_UNCOUNTED; /* beyond int64: damaged sizes */
-    out->flops_most = out->matmul_flops = COST_UNKNOWN;
+    out->flops_most = out->matmul_flops = out->matmul_flops_most = COST_UNKNOWN;
 }
 
 /* ---- why there is no price ---- */
@@ -146,41 +141,17 @@ static const struct ptx_function *function_of(struct launch_prices *p, const str
 
 /* ---- one price ---- */
 
-static int was_sampled(const struct launch_prices *p, const struct launch_kernel *k) {
-    for (size_t i = 0; i < p->n_sampled; i++)
-        if (p->sampled[i] == k) return 1;
-    return 0;
-}
-
-/* Without memory for the note the next price takes longer: no error. */
-static void note_sampled(struct launch_prices *p, const struct launch_kernel *k) {
-    if (was_sampled(p, k)) return;
-    if (p->n_sampled == p->room_sampled) {
-        size_t room = 2 * p->room_sampled + 8;
-        const struct launch_kernel **more = realloc(p->sampled, room * sizeof *more);
-        if (!more) return;
-        p->sampled = more;
-        p->room_sampled = room;
-    }
-    p->sampled[p->n_sampled++] = k;
-}
-
-static uint64_t effort(const struct launch_prices *p, const struct launch_kernel *k) {
-    uint64_t most = was_sampled(p, k) ? AGAIN_STEPS : MOST_STEPS, fair = p->steps_left / 16;
-    return fair > most ? most : fair < LEAST_STEPS ? LEAST_STEPS : fair;
-}
-
 /* 0, or -1: uncounted. */
 static int price(struct launch_prices *p, const struct entry *e, const struct launch_call *call, struct ptx_cost *out) {
     const struct ptx_function *f = function_of(p, e->kernel, e->kernel_id, out->why, sizeof out->why);
     if (!f) return -1;
-    uint64_t steps = effort(p, e->kernel);
+    uint64_t steps = p->steps_left / 16;
+    steps = steps > MOST_STEPS ? MOST_STEPS : steps < LEAST_STEPS ? LEAST_STEPS : steps;
     const void *params = call->args && call->arg_bytes >= f->param_bytes ? call->args : NULL;
     int r =
         ptx_cost_launch_within(steps, e->kernel->module, f, call->grid, call->block, call->dynamic_shared, params, out);
     p->steps_left -= out->steps < p->steps_left ? out->steps : p->steps_left;
-    if (!r && out->grade == PTX_COST_SAMPLED) note_sampled(p, e->kernel);
-    if (!r && out->grade != PTX_COST_EXACT && steps < AGAIN_STEPS && out->steps > steps / 2) p->hurried++;
+    if (!r && out->grade != PTX_COST_EXACT && steps < MOST_STEPS / 2 && out->steps > steps / 2) p->hurried++;
     return r;
 }
 
@@ -234,6 +205,7 @@ static int fill(struct launch_prices *p, struct entry *e, const struct launch_ca
                                      .flops = COST_UNKNOWN,
                                      .flops_most = COST_UNKNOWN,
                                      .matmul_flops = COST_UNKNOWN,
+                                     .matmul_flops_most = COST_UNKNOWN,
                                      .integer_ops = COST_UNKNOWN,
                                      .bytes_read = COST_UNKNOWN,
                                      .bytes_written = COST_UNKNOWN,

@@ -17,12 +17,12 @@
 struct launch_price {
     int64_t id; /* price.id */
     enum cost_grade grade;
-    int64_t flops, flops_most;         /* all types, matrix instructions too; most: no upper bound is known */
-    int64_t matmul_flops;              /* of flops, those of matrix instructions */
-    int64_t integer_ops;               /* the least */
-    int64_t bytes_read, bytes_written; /* accesses of global memory, or extents, whichever is less */
-    const char *dtype;                 /* a constant; NULL: no FLOPs, or of a type without a name here */
-    int32_t cost;                      /* the caller's; -1 to begin with */
+    int64_t flops, flops_most;               /* all types, matrix instructions too; most: no upper bound is known */
+    int64_t matmul_flops, matmul_flops_most; /* of these, those of matrix instructions */
+    int64_t integer_ops;                     /* the least */
+    int64_t bytes_read, bytes_written;       /* accesses of global memory, or extents, whichever is less */
+    const char *dtype;                       /* a constant; NULL: no FLOPs, or of a type without a name here */
+    int32_t cost;                            /* the caller's; -1 to begin with */
 };
 
 struct launch_prices;

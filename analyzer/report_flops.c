@@ -15,17 +15,42 @@ static enum report_phase phase_of(const char *name) {
     return PHASE_NONE;
 }
 
-static void book(struct report_flops *f, enum report_phase phase, int matmul, int format, __int128 flops,
-                 int64_t uncounted) {
-    f->uncounted += uncounted;
-    if (!matmul) {
-        f->other += flops;
-        return;
-    }
-    f->gemm += flops;
-    f->uncounted_gemm += uncounted;
-    f->phase[phase] += flops;
-    (phase == PHASE_RECOMPUTE ? f->recompute_by_format : f->by_format)[format] += (double)flops;
+enum report_grade report_grade_of(const struct report_sum *s) {
+    return s->uncounted                          ? GRADE_UNCOUNTED
+           : s->sampled                          ? GRADE_SAMPLED
+           : s->unbounded || s->most != s->least ? GRADE_BOUND
+                                                 : GRADE_EXACT;
+}
+
+const char *report_grade_name(enum report_grade grade) {
+    static const char *const names[] = {"exact", "sampled", "bound", "uncounted"};
+    return names[grade];
+}
+
+void report_sum_add(struct report_sum *to, const struct report_sum *s) {
+    to->least += s->least;
+    to->most += s->most;
+    to->unbounded += s->unbounded;
+    to->sampled += s->sampled;
+    to->uncounted += s->uncounted;
+}
+
+struct report_sum report_column_sum(sqlite3_stmt *st, int c) {
+    struct report_sum s = {.unbounded = sqlite3_column_int64(st, c + 4),
+                           .sampled = sqlite3_column_int64(st, c + 5),
+                           .uncounted = sqlite3_column_int64(st, c + 6)};
+    s.least = ((__int128)sqlite3_column_int64(st, c) << 32) + sqlite3_column_int64(st, c + 1);
+    s.most = ((__int128)sqlite3_column_int64(st, c + 2) << 32) + sqlite3_column_int64(st, c + 3);
+    return s;
+}
+
+static void book(struct report_flops *f, enum report_phase phase, int format, const struct report_sum *gemm,
+                 const struct report_sum *other) {
+    report_sum_add(&f->gemm, gemm);
+    report_sum_add(&f->other, other);
+    report_sum_add(&f->other_phase[phase], other);
+    f->phase[phase] += gemm->least;
+    (phase == PHASE_RECOMPUTE ? f->recompute_by_format : f->by_format)[format] += (double)gemm->least;
 }
 
 static struct report_step *step_of(struct report *r, int64_t id) {
@@ -40,27 +65,33 @@ static struct report_step *step_of(struct report *r, int64_t id) {
     return lo < r->n_steps && r->steps[lo].index == id ? &r->steps[lo] : NULL;
 }
 
+#define UNCOUNTED "flops IS NULL AND integer_ops IS NULL"
+#define GEMM_SUM                                                                     \
+    REPORT_SUM_COLUMNS("matmul_flops", "matmul_flops_most", UNCOUNTED " AND matmul", \
+                       "grade = 'sampled' AND matmul_flops_most IS NOT 0")
+#define OTHER_SUM                                                                                             \
+    REPORT_SUM_COLUMNS("flops - matmul_flops", "flops_most - matmul_flops_most", UNCOUNTED " AND NOT matmul", \
+                       "grade = 'sampled' AND flops_most IS NOT matmul_flops_most")
+
+/* An op's products are all booked in its dtype; of a launch that multiplies in several, most of them are. */
 static int load_sums(struct report *r, char *err, size_t err_len) {
-    /* Two halves: a run's sum can exceed 64 bits. */
-    sqlite3_stmt *st = report_prepare(r,
-                                      "SELECT step, phase, dtype, matmul, sum(flops >> 32), sum(flops & 4294967295),"
-                                      " sum(flops IS NULL AND integer_ops IS NULL) FROM op_cost GROUP BY 1, 2, 3, 4",
-                                      err, err_len);
+    sqlite3_stmt *st = report_prepare(
+        r, "SELECT step, phase, dtype, " GEMM_SUM ", " OTHER_SUM " FROM op_cost GROUP BY 1, 2, 3", err, err_len);
     int rc;
     if (!st) return -1;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         enum report_phase phase = phase_of((const char *)sqlite3_column_text(st, 1));
-        int format = devices_format_of((const char *)sqlite3_column_text(st, 2)), matmul = sqlite3_column_int(st, 3);
-        __int128 flops = ((__int128)sqlite3_column_int64(st, 4) << 32) + sqlite3_column_int64(st, 5);
-        int64_t uncounted = sqlite3_column_int64(st, 6);
+        int format = devices_format_of((const char *)sqlite3_column_text(st, 2));
+        struct report_sum gemm = report_column_sum(st, 3), other = report_column_sum(st, 3 + REPORT_SUM_WIDTH);
         struct report_step *step = sqlite3_column_type(st, 0) == SQLITE_NULL || phase == PHASE_EVALUATION
                                        ? NULL
                                        : step_of(r, sqlite3_column_int64(st, 0));
         if (format < 0) format = PEAK_FORMATS;
-        book(&r->flops, phase, matmul, format, flops, uncounted);
-        if (phase == PHASE_EVALUATION && !matmul) r->flops.phase[PHASE_EVALUATION] += flops; /* all of evaluation */
-        if (phase == PHASE_EVALUATION) r->flops.uncounted_evaluation += uncounted;
-        if (step) book(&step->flops, phase, matmul, format, flops, uncounted);
+        book(&r->flops, phase, format, &gemm, &other);
+        if (step) book(&step->flops, phase, format, &gemm, &other);
+        if (phase != PHASE_EVALUATION) continue;
+        report_sum_add(&r->evaluation, &gemm);
+        report_sum_add(&r->evaluation, &other);
     }
     return report_rows_end(r, st, rc, err, err_len);
 }
@@ -68,16 +99,18 @@ static int load_sums(struct report *r, char *err, size_t err_len) {
 static int load_uncounted(struct report *r, char *err, size_t err_len) {
     sqlite3_stmt *st = report_prepare(
         r,
-        "SELECT " REPORT_FUNCTION_NAME ", count(*), sum(t.busy_ns) FROM op_cost c JOIN op ON op.id = c.op "
-        "LEFT JOIN op_time t ON t.op = c.op " REPORT_FUNCTION_JOIN
-        " WHERE c.flops IS NULL AND c.integer_ops IS NULL GROUP BY 1 ORDER BY 3 DESC, 2 DESC, 1",
+        "SELECT " REPORT_FUNCTION_NAME ", min(p.why), count(*), sum(t.busy_ns), sum(op.kind = 'launch') FROM op_cost c "
+        "JOIN op ON op.id = c.op LEFT JOIN op_time t ON t.op = c.op LEFT JOIN price p ON p.id = "
+        "c.price " REPORT_FUNCTION_JOIN
+        " WHERE c.flops IS NULL AND c.integer_ops IS NULL GROUP BY 1 ORDER BY 4 DESC, 3 DESC, 1",
         err, err_len);
     int rc;
     if (!st) return -1;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         r->uncounted = report_grow(r->uncounted, r->n_uncounted, sizeof *r->uncounted);
-        r->uncounted[r->n_uncounted++] =
-            (struct report_uncounted){report_column_text(st, 0), sqlite3_column_int64(st, 1), report_column(st, 2)};
+        r->uncounted[r->n_uncounted++] = (struct report_uncounted){report_column_text(st, 0), report_column_text(st, 1),
+                                                                   sqlite3_column_int64(st, 2), report_column(st, 3)};
+        r->launches_uncounted += sqlite3_column_int64(st, 4);
     }
     return report_rows_end(r, st, rc, err, err_len);
 }
@@ -101,9 +134,9 @@ static double peak_seconds(const struct report *r, const double *by_format) {
 
 static void step_rates(const struct report *r, struct report_step *s) {
     double seconds = (double)s->ns * 1e-9, model = peak_seconds(r, s->flops.by_format);
-    double flops = (double)(s->flops.gemm - s->flops.phase[PHASE_RECOMPUTE]);
+    double flops = (double)(s->flops.gemm.least - s->flops.phase[PHASE_RECOMPUTE]);
     int64_t n[2] = {r->parameters, r->matmul_parameters};
-    int known = s->ns != REPORT_UNKNOWN && s->ns > 0 && !s->flops.uncounted_gemm;
+    int known = s->ns != REPORT_UNKNOWN && s->ns > 0 && !s->flops.gemm.uncounted;
     s->mfu = s->hfu = NAN;
     for (int c = 0; c < REPORT_CONVENTIONS; c++)
         s->by_convention[c] = NAN; /* palm and causal need the shape of attention, which is not known here */
@@ -130,37 +163,41 @@ static struct report_spread spread(double *values, int n) {
                                   values[n - 1], n};
 }
 
+enum { FIGURES = 6 }; /* without the conventions */
 static double figure(const struct report_step *s, int what) {
     double ns = s->ns == REPORT_UNKNOWN ? NAN : (double)s->ns,
-           gemm = s->flops.uncounted_gemm ? NAN : (double)s->flops.gemm;
+           gemm = s->flops.gemm.uncounted ? NAN : (double)s->flops.gemm.least;
     switch (what) {
     case 0:
         return ns;
     case 1:
         return gemm;
     case 2:
-        return ns > 0 ? gemm / ns * 1e9 : NAN;
+        return s->flops.other.uncounted ? NAN : (double)s->flops.other.least;
     case 3:
-        return s->mfu;
+        return ns > 0 ? gemm / ns * 1e9 : NAN;
     case 4:
+        return s->mfu;
+    case 5:
         return s->hfu;
     default:
-        return s->by_convention[what - 5];
+        return s->by_convention[what - FIGURES];
     }
 }
 
 void report_compute_rates(struct report *r) {
-    struct report_spread *out[5 + REPORT_CONVENTIONS] = {&r->step_ns, &r->step_gemm, &r->rate, &r->mfu, &r->hfu};
+    struct report_spread *out[FIGURES + REPORT_CONVENTIONS] = {&r->step_ns, &r->step_gemm, &r->step_other,
+                                                               &r->rate,    &r->mfu,       &r->hfu};
     double *values = malloc(((size_t)r->n_steps + 1) * sizeof *values);
     int64_t complete = 0;
     if (!values) return;
-    for (int c = 0; c < REPORT_CONVENTIONS; c++) out[5 + c] = &r->by_convention[c];
+    for (int c = 0; c < REPORT_CONVENTIONS; c++) out[FIGURES + c] = &r->by_convention[c];
     for (int64_t i = 0; i < r->n_steps; i++) {
         step_rates(r, &r->steps[i]);
         complete += r->steps[i].complete != 0;
     }
     r->first_left_out = complete > 1;
-    for (int what = 0; what < 5 + REPORT_CONVENTIONS; what++) {
+    for (int what = 0; what < FIGURES + REPORT_CONVENTIONS; what++) {
         int n = 0, seen = 0;
         for (int64_t i = 0; i < r->n_steps; i++) {
             if (!r->steps[i].complete || (seen++ == 0 && r->first_left_out)) continue;

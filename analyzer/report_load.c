@@ -123,12 +123,16 @@ static void choose_peaks(struct report *r, const struct report_options *options,
     int i = devices_find(r->device_name), given = 0, any = 0;
     for (int f = 0; f < PEAK_FORMATS; f++) r->peak[f] = NAN;
     for (int f = 0; f < PEAK_FORMATS; f++) any |= measured_peak[f] > 0;
+    r->bytes_per_s = r->fp64_vector = NAN;
     if (any && !(of_data_sheet(measured) && i >= 0)) {
         memcpy(r->peak, measured_peak, sizeof r->peak);
+        r->fp64_vector = r->peak[PEAK_FP64];
         r->peak_source = source_words(measured);
     } else if (i >= 0) {
         devices_get(i, &spec);
         memcpy(r->peak, spec.flops, sizeof r->peak);
+        r->fp64_vector = spec.fp64_vector;
+        r->bytes_per_s = spec.bytes_per_s;
         r->peak_source = need(strdup(spec.source));
     }
     for (int f = 0; f < PEAK_FORMATS; f++) {
@@ -287,6 +291,29 @@ static int note_beyond(struct report *r, char *err, size_t err_len) {
     return report_rows_end(r, st, rc, err, err_len);
 }
 
+static const char *first_why(const struct report *r) {
+    for (int64_t i = 0; i < r->n_uncounted; i++)
+        if (r->uncounted[i].why) return r->uncounted[i].why;
+    return "no reason is known";
+}
+
+/* What must be known of the kernels' FLOPs. */
+static void note_prices(struct report *r) {
+    sqlite3_int64 hurried = 0;
+    if (r->launches_uncounted)
+        report_note(r,
+                    "%lld kernel launch(es) have no FLOP count (%s): totals.flops and other FLOPs are unknown; MFU "
+                    "lacks their products, should they have any.",
+                    (long long)r->launches_uncounted, first_why(r));
+    if (r->flops.gemm.sampled || r->flops.gemm.unbounded || r->flops.gemm.most != r->flops.gemm.least)
+        report_note(r, "FLOPs of products in kernels are in part estimates or lower bounds, and so is MFU.");
+    if (!store_meta_int(r->db, "prices_cut_short", &hurried) && hurried > 0)
+        report_note(r,
+                    "%lld kind(s) of launches are priced less exactly than they could be: the analysis' effort was "
+                    "spent.",
+                    (long long)hurried);
+}
+
 static void note_limits(struct report *r) {
     int64_t cut = 0;
     for (int64_t i = 0; i < r->n_steps; i++) cut += !r->steps[i].complete;
@@ -297,10 +324,6 @@ static void note_limits(struct report *r) {
             (long long)r->devices);
     if (!r->n_steps && r->ops)
         report_note(r, "No training step was found: no update of parameters that matrix products read.");
-    if (r->launches)
-        report_note(
-            r, "Kernels' FLOPs are not counted in this version: totals.flops and the steps' other FLOPs are unknown; "
-               "MFU counts matrix products and does not need them.");
     report_note(r, "Reconciliation with the device's used memory: not in this version.");
 }
 
@@ -341,6 +364,7 @@ int report_load(struct report *r, const struct report_options *options, char *er
         return -1;
     report_compute_rates(r);
     note_losses(r);
+    note_prices(r);
     note_limits(r);
     note_peak(r);
     return 0;
@@ -350,7 +374,7 @@ void report_close(struct report *r) {
     report_free_oom(r);
     for (int i = 0; i < r->n_argv; i++) free(r->argv[i]);
     for (int i = 0; i < r->n_notes; i++) free(r->notes[i]);
-    for (int64_t i = 0; i < r->n_uncounted; i++) free(r->uncounted[i].name);
+    for (int64_t i = 0; i < r->n_uncounted; i++) free(r->uncounted[i].name), free(r->uncounted[i].why);
     for (int64_t i = 0; i < r->n_functions; i++) free(r->functions[i].name);
     free(r->functions), free(r->device_clock), free(r->profile);
     free(r->argv), free(r->notes), free(r->uncounted), free(r->steps), free(r->phases);

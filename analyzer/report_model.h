@@ -32,12 +32,18 @@ struct report_memory {
     int64_t peak_ns; /* when it was first reached */
 };
 
+/* FLOPs, or bytes, of many ops. */
+struct report_sum {
+    __int128 least, most; /* between which the truth lies, if nothing is unbounded, sampled or uncounted */
+    int64_t unbounded;    /* ops without an upper bound */
+    int64_t sampled;      /* ops whose amount is an estimate */
+    int64_t uncounted;    /* ops without an amount: the sum is unknown */
+};
+
 struct report_flops {
-    __int128 gemm; /* all matrix products */
-    __int128 other;
-    __int128 phase[REPORT_PHASES];      /* matrix products */
-    int64_t uncounted_gemm, uncounted;  /* ops without a count; gemm, other are then lower bounds */
-    int64_t uncounted_evaluation;       /* of `uncounted`, in evaluation; in the run's sums alone */
+    struct report_sum gemm, other; /* matrix products (of kernels, by matrix instructions), and all else */
+    __int128 phase[REPORT_PHASES]; /* gemm, the least */
+    struct report_sum other_phase[REPORT_PHASES];
     double by_format[PEAK_FORMATS + 1]; /* matrix products less recompute; the last: in a format without a name here */
     double recompute_by_format[PEAK_FORMATS + 1];
 };
@@ -59,6 +65,7 @@ struct report_phase_row {
 
 struct report_uncounted {
     char *name;
+    char *why;                 /* the first reason; NULL: none is known */
     int64_t launches, time_ns; /* time: REPORT_UNKNOWN */
 };
 
@@ -66,8 +73,13 @@ struct report_uncounted {
 struct report_function {
     char *name; /* demangled */
     int64_t calls;
-    int64_t time_ns; /* the device's, of those calls that have one; REPORT_UNKNOWN: none has */
-    int64_t timed;   /* calls that have one */
+    int64_t time_ns;  /* the device's, of those calls that have one; REPORT_UNKNOWN: none has */
+    int64_t timed;    /* calls that have one */
+    int64_t launches; /* of calls, kernel launches */
+    int64_t costed;   /* of calls, those that compute: no copies */
+    struct report_sum flops;
+    struct report_sum read, written; /* bytes of the device's memory, the least */
+    double roofline_share;           /* of the calls with a time: what the device's limits would take, by it; NaN */
 };
 
 struct report_spread { /* of the steps that count; n = 0: none */
@@ -86,12 +98,16 @@ struct report {
     /* device */
     char *device_name, *peak_source;
     int64_t devices, device_total_bytes, cc_major, cc_minor;
-    double peak[PEAK_FORMATS]; /* FLOP/s */
+    double peak[PEAK_FORMATS]; /* FLOP/s of matrix products */
+    double fp64_vector;        /* FLOP/s outside matrix units */
+    double bytes_per_s;        /* of the device's memory; NaN */
     /* totals */
     int64_t ops, gemms, allocations, dropped, dropped_texts, failed;
     int64_t launches;     /* REPORT_UNKNOWN: the trace's writer did not record them */
     int64_t dropped_ring; /* those of `dropped` that found a ring full */
     struct report_flops flops;
+    struct report_sum evaluation; /* of flops, those of evaluation */
+    int64_t launches_uncounted;   /* without FLOPs */
     struct report_memory memory;
     int64_t managed_peak_bytes, pinned_peak_bytes, array_peak_bytes;
     struct report_step *steps;
@@ -109,15 +125,16 @@ struct report {
     char *profile;             /* what the virtual GPU stood for, as ACCT_VGPU had it; NULL: not recorded */
     int dry;                   /* 1: it executed nothing */
     int64_t busy_ns;           /* sum of all its activities; 0: none */
-    double counted_time_share; /* of busy_ns, in ops whose FLOPs are known; NaN */
+    double counted_time_share; /* of busy_ns, in ops whose FLOPs are known (bounds and estimates too); NaN */
+    double exact_time_share;   /* of busy_ns, in ops whose FLOPs are known exactly; NaN */
     int64_t launches_untimed;  /* kernel launches without a device time */
     int64_t times_dropped;     /* activity records that CUPTI dropped */
     /* over the steps that count: complete ones, the first left out if there are others */
-    struct report_spread step_ns, step_gemm, rate, mfu, hfu, by_convention[REPORT_CONVENTIONS];
+    struct report_spread step_ns, step_gemm, step_other, rate, mfu, hfu, by_convention[REPORT_CONVENTIONS];
     int first_left_out;
     int64_t parameters, matmul_parameters; /* elements */
     int64_t first_input_gradient; /* FLOPs a step that 6n-matmul counts and the program rightly skips; 0: none */
-    struct report_oom *oom; /* report_oom.h; NULL: no call found no memory */
+    struct report_oom *oom;       /* report_oom.h; NULL: no call found no memory */
     char **notes;
     int n_notes;
 };
@@ -141,6 +158,19 @@ void report_note(struct report *r, const char *format, ...) __attribute__((forma
 #define REPORT_FUNCTION_JOIN \
     "LEFT JOIN api ON api.id = op.api LEFT JOIN launch l ON l.op = op.id LEFT JOIN kernel k ON k.id = l.kernel"
 
+/* What is known of a sum, in the words of op_cost.grade. */
+enum report_grade { GRADE_EXACT, GRADE_SAMPLED, GRADE_BOUND, GRADE_UNCOUNTED };
+enum report_grade report_grade_of(const struct report_sum *s);
+const char *report_grade_name(enum report_grade grade);
+void report_sum_add(struct report_sum *to, const struct report_sum *s);
+
+/* Columns of a query for a struct report_sum, and how they are read: halves, since a run's sum can exceed 64 bits. */
+#define REPORT_SUM_COLUMNS(least, most, uncounted, sampled)                                                       \
+    "sum((" least ") >> 32), sum((" least ") & 4294967295), sum((" most ") >> 32), sum((" most ") & 4294967295)," \
+    " sum((" least ") IS NOT NULL AND (" most ") IS NULL), sum(" sampled "), sum(" uncounted ")"
+#define REPORT_SUM_WIDTH 7
+struct report_sum report_column_sum(sqlite3_stmt *st, int column);
+
 /* A function's name as people read it, without its arguments, 60 characters at most. */
 void report_short_name(const char *name, char *out, size_t room);
 
@@ -148,7 +178,8 @@ void report_short_name(const char *name, char *out, size_t room);
 int report_load_memory(struct report *r, char *err, size_t err_len);
 int report_load_flops(struct report *r, char *err, size_t err_len);
 int report_load_parameters(struct report *r, char *err, size_t err_len);
-int report_load_times(struct report *r, char *err, size_t err_len); /* after the steps */
+int report_load_times(struct report *r, char *err, size_t err_len);     /* after the steps */
+int report_load_functions(struct report *r, char *err, size_t err_len); /* a part of report_load_times */
 void report_compute_rates(struct report *r);
 
 /* Statements of the report's parts. prepare: NULL after an error (one line in err). A step that is neither row nor end

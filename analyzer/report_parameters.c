@@ -226,9 +226,9 @@ static int explain_difference(struct report *r, char *err, size_t err_len) {
     const struct report_step *s = last_complete(r);
     sqlite3_stmt *st;
     int rc;
-    if (!s || s->tokens == REPORT_UNKNOWN || r->matmul_parameters <= 0 || s->flops.uncounted_gemm) return 0;
+    if (!s || s->tokens == REPORT_UNKNOWN || r->matmul_parameters <= 0 || s->flops.gemm.uncounted) return 0;
     __int128 missing =
-        (__int128)6 * r->matmul_parameters * s->tokens - (s->flops.gemm - s->flops.phase[PHASE_RECOMPUTE]);
+        (__int128)6 * r->matmul_parameters * s->tokens - (s->flops.gemm.least - s->flops.phase[PHASE_RECOMPUTE]);
     st = report_prepare(r,
                         "SELECT flops FROM op_cost WHERE step = ? AND phase = 'forward' AND matmul AND flops > 0 ORDER "
                         "BY micro_batch, op LIMIT 1",

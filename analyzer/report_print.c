@@ -1,6 +1,5 @@
 #include "analyzer/report_print.h"
 #include "analyzer/report_oom.h"
-#include "analyzer/launch_sets.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,13 +10,6 @@ static void int_or_null(struct emitter *e, const char *key, const char *label, e
         emit_null(e, key, label);
     else
         emit_int(e, key, label, unit, value);
-}
-
-static void flops_or_null(struct emitter *e, const char *key, const char *label, __int128 value, int64_t uncounted) {
-    if (uncounted)
-        emit_null(e, key, label);
-    else
-        emit_int(e, key, label, UNIT_FLOPS, value);
 }
 
 /* ---- program, device ---- */
@@ -83,15 +75,17 @@ static void print_device(struct emitter *e, const struct report *r) {
 /* ---- totals, memory ---- */
 
 static void print_totals(struct emitter *e, const struct report *r) {
+    struct report_sum all = r->flops.gemm;
+    report_sum_add(&all, &r->flops.other);
     emit_object(e, "totals", "Totals", LOOK_FIELDS);
     emit_int(e, "ops", "calls recorded", UNIT_NONE, r->ops);
     emit_int(e, "gemms", "matrix products", UNIT_NONE, r->gemms);
     int_or_null(e, "kernels", "kernel launches", UNIT_NONE, r->launches);
     emit_int(e, "allocations", "allocations", UNIT_NONE, r->allocations);
     emit_int(e, "dropped", "calls lost", UNIT_NONE, r->dropped);
-    flops_or_null(e, "flops", "FLOPs", r->flops.gemm + r->flops.other, r->flops.uncounted);
-    flops_or_null(e, "flops_evaluation", "FLOPs of evaluation", r->flops.phase[PHASE_EVALUATION],
-                  r->flops.uncounted_evaluation);
+    report_print_sum(e, "flops", "FLOPs", &all);
+    emit_text(e, "flops_grade", NULL, report_grade_name(report_grade_of(&all)));
+    report_print_sum(e, "flops_evaluation", "FLOPs of evaluation", &r->evaluation);
     emit_int(e, "peak_bytes", NULL, UNIT_BYTES, r->memory.peak_bytes);
     emit_real(e, "counted_time_share", r->busy_ns ? "device time counted" : NULL, UNIT_SHARE, r->counted_time_share);
     emit_end(e);
@@ -137,6 +131,21 @@ static void print_spread(struct emitter *e, const char *key, const char *label, 
     emit_text(e, NULL, label, s->n ? text : NULL);
 }
 
+/* The median of the steps' other FLOPs, in words that say what it is: some steps' may be bounds or estimates. */
+static void print_other(struct emitter *e, const struct report *r) {
+    static const char *const words[] = {"", "about ", "at least ", ""};
+    enum report_grade worst = GRADE_EXACT;
+    char text[128], median[96];
+    for (int64_t i = 0; i < r->n_steps; i++) {
+        enum report_grade grade = report_grade_of(&r->steps[i].flops.other);
+        int counts = r->steps[i].complete && (i || !r->first_left_out);
+        if (counts && (worst == GRADE_EXACT || grade == GRADE_SAMPLED || grade == GRADE_UNCOUNTED)) worst = grade;
+    }
+    emit_human(median, sizeof median, UNIT_FLOPS, r->step_other.median, 1);
+    snprintf(text, sizeof text, "%s%s", words[worst], median);
+    emit_text(e, NULL, "other FLOPs", r->step_other.n ? text : NULL);
+}
+
 /* 6·N·T as people check it, and why it differs from what ran. */
 static void print_convention(struct emitter *e, const struct report *r) {
     char text[256], flops[64];
@@ -165,6 +174,8 @@ void report_print_run(struct emitter *e, const struct report *r) {
     if (r->n_steps || e->format == EMIT_JSON || e->format == EMIT_CSV) {
         print_spread(e, "step_ns", "step time", UNIT_NS, &r->step_ns);
         print_spread(e, "gemm_flops", "matrix products", UNIT_FLOPS, &r->step_gemm);
+        print_spread(e, "other_flops", NULL, UNIT_FLOPS, &r->step_other);
+        print_other(e, r);
         print_spread(e, "flops_per_s", "rate", UNIT_FLOPS_PER_S, &r->rate);
         print_spread(e, "mfu", at_best(r, "MFU (executed)", "MFU at best"), UNIT_SHARE, &r->mfu);
         print_spread(e, "hfu", r->flops.phase[PHASE_RECOMPUTE] ? at_best(r, "HFU", "HFU at best") : NULL, UNIT_SHARE,
@@ -197,24 +208,11 @@ static void print_phases(struct emitter *e, const struct report *r, const struct
     emit_end(e);
 }
 
-static void print_flops(struct emitter *e, const struct report *r, const struct report_flops *f) {
-    emit_object(e, "flops", NULL, LOOK_FIELDS);
-    flops_or_null(e, "total", NULL, f->gemm + f->other, f->uncounted);
-    flops_or_null(e, "gemm", "products", f->gemm, f->uncounted_gemm);
-    flops_or_null(e, "other", "other FLOPs", f->other, f->uncounted - f->uncounted_gemm);
-    emit_int(e, "forward", "forward", UNIT_FLOPS, f->phase[PHASE_FORWARD]);
-    emit_int(e, "backward", "backward", UNIT_FLOPS, f->phase[PHASE_BACKWARD]);
-    emit_int(e, "optimizer", "optimizer", UNIT_FLOPS, f->phase[PHASE_OPTIMIZER]);
-    emit_int(e, "recompute", r->flops.phase[PHASE_RECOMPUTE] ? "recompute" : NULL, UNIT_FLOPS,
-             f->phase[PHASE_RECOMPUTE]);
-    emit_end(e);
-}
-
 static void print_rates(struct emitter *e, const struct report *r, const struct report_step *s) {
     static const char *const names[REPORT_CONVENTIONS] = {"6n", "6n-matmul", "palm", "causal"};
     double ns = s->ns == REPORT_UNKNOWN ? 0 : (double)s->ns;
     emit_real(e, NULL, "rate", UNIT_FLOPS_PER_S,
-              ns > 0 && !s->flops.uncounted_gemm ? (double)s->flops.gemm / ns * 1e9 : NAN);
+              ns > 0 && !s->flops.gemm.uncounted ? (double)s->flops.gemm.least / ns * 1e9 : NAN);
     emit_real(e, "mfu", at_best(r, "MFU", "MFU at best"), UNIT_SHARE, s->mfu);
     emit_real(e, "hfu", NULL, UNIT_SHARE, s->hfu);
     emit_object(e, "mfu_by_convention", NULL, LOOK_HIDDEN);
@@ -234,7 +232,7 @@ static void print_step(struct emitter *e, const struct report *r, const struct r
     int_or_null(e, "tokens", NULL, UNIT_NONE, s->tokens);
     int_or_null(e, "micro_batches", NULL, UNIT_NONE, s->micro_batches);
     print_phases(e, r, s, next_phase);
-    print_flops(e, r, &s->flops);
+    report_print_flops(e, r, &s->flops);
     print_rates(e, r, s);
     emit_object(e, "memory", NULL, LOOK_FIELDS);
     emit_int(e, "peak_bytes", "peak memory", UNIT_BYTES, s->memory.peak_bytes);
@@ -252,71 +250,6 @@ static void print_steps(struct emitter *e, const struct report *r) {
 }
 
 /* ---- the rest ---- */
-
-void report_short_name(const char *name, char *out, size_t room) {
-    if (!strncmp(name, "void ", 5)) name += 5; /* what a template returns */
-    size_t n = launch_name_length(name);
-    snprintf(out, room, "%.*s%s", n > 60 ? 57 : (int)n, name, n > 60 ? "..." : "");
-}
-
-/* A kernel's arguments are left out where people read. */
-static void print_name(struct emitter *e, const char *name) {
-    char text[80];
-    report_short_name(name, text, sizeof text);
-    emit_text(e, "name", NULL, name);
-    emit_text(e, NULL, "function", text);
-}
-
-/* How many rows of a list by size are shown: people get the first ones. */
-static int64_t shown(const struct emitter *e, int64_t n) {
-    int people = e->format == EMIT_TEXT || e->format == EMIT_MARKDOWN;
-    return people && n > 12 ? 12 : n;
-}
-
-static void first_of(char *label, size_t room, const char *what, int64_t n, int64_t all) {
-    if (n < all)
-        snprintf(label, room, "%s, the first %lld of %lld", what, (long long)n, (long long)all);
-    else
-        snprintf(label, room, "%s", what);
-}
-
-static void print_coverage(struct emitter *e, const struct report *r) {
-    emit_object(e, "coverage", NULL, LOOK_FIELDS);
-    emit_real(e, "counted_time_share", NULL, UNIT_SHARE, r->counted_time_share);
-    char label[80];
-    int64_t n = shown(e, r->n_uncounted);
-    first_of(label, sizeof label, "FLOPs not counted", n, r->n_uncounted);
-    emit_list(e, "uncounted", n ? label : NULL, n ? LOOK_TABLE : LOOK_HIDDEN);
-    for (int64_t i = 0; i < n; i++) {
-        emit_object(e, "", NULL, LOOK_FIELDS);
-        print_name(e, r->uncounted[i].name ? r->uncounted[i].name : "");
-        emit_int(e, "launches", "calls", UNIT_NONE, r->uncounted[i].launches);
-        int_or_null(e, "time_ns", r->busy_ns ? "time" : NULL, UNIT_NS, r->uncounted[i].time_ns);
-        emit_end(e);
-    }
-    emit_end(e);
-    emit_end(e);
-}
-
-/* Where the device's time went: people see the first ones. */
-static void print_functions(struct emitter *e, const struct report *r) {
-    char label[80];
-    int64_t n = shown(e, r->n_functions);
-    first_of(label, sizeof label, "Device time by function", n, r->n_functions);
-    emit_list(e, "functions", r->busy_ns ? label : NULL, r->busy_ns ? LOOK_TABLE : LOOK_HIDDEN);
-    for (int64_t i = 0; i < n; i++) {
-        const struct report_function *f = &r->functions[i];
-        emit_object(e, "", NULL, LOOK_FIELDS);
-        print_name(e, f->name ? f->name : "");
-        emit_int(e, "calls", "calls", UNIT_NONE, f->calls);
-        int_or_null(e, "time_ns", "time", UNIT_NS, f->time_ns);
-        emit_int(e, "timed", NULL, UNIT_NONE, f->timed);
-        emit_real(e, NULL, "share", UNIT_SHARE,
-                  f->time_ns == REPORT_UNKNOWN || !r->busy_ns ? NAN : (double)f->time_ns / (double)r->busy_ns);
-        emit_end(e);
-    }
-    emit_end(e);
-}
 
 static void print_block(struct emitter *e, sqlite3_stmt *st) {
     emit_object(e, "", NULL, LOOK_FIELDS);
@@ -361,8 +294,8 @@ int report_print(struct emitter *e, struct report *r, char *err, size_t err_len)
     report_print_oom(e, r);
     print_steps(e, r);
     report_print_run(e, r);
-    print_functions(e, r);
-    print_coverage(e, r);
+    report_print_functions(e, r);
+    report_print_coverage(e, r);
     emit_null(e, "reconciliation", NULL);
     emit_list(e, "notes", r->n_notes ? "Notes" : NULL, LOOK_LINES);
     for (int i = 0; i < r->n_notes; i++) emit_text(e, "", "", r->notes[i]);

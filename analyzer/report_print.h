@@ -15,4 +15,11 @@ void report_print_memory(struct emitter *e, const struct report_memory *m, const
 /* The lines of a run's figures, medians with their spread. */
 void report_print_run(struct emitter *e, const struct report *r);
 
+/* An amount with its bounds: `key` (the least) and `key`_most, both null where something is uncounted. */
+void report_print_sum(struct emitter *e, const char *key, const char *label, const struct report_sum *s);
+/* Of a step. */
+void report_print_flops(struct emitter *e, const struct report *r, const struct report_flops *f);
+void report_print_functions(struct emitter *e, const struct report *r);
+void report_print_coverage(struct emitter *e, const struct report *r);
+
 #endif

@@ -49,37 +49,19 @@ static void choose_clock(struct report *r) {
     }
 }
 
-static int load_functions(struct report *r, char *err, size_t err_len) {
-    sqlite3_stmt *st =
-        report_prepare(r,
-                       "SELECT " REPORT_FUNCTION_NAME ", count(*), sum(t.busy_ns), count(t.op), "
-                       "sum(op.kind = 'launch' AND t.op IS NULL) FROM op "
-                       "LEFT JOIN op_time t ON t.op = op.id " REPORT_FUNCTION_JOIN
-                       " WHERE op.status = 0 AND op.kind IN ('launch', 'gemm', 'blas', 'copy', 'memset') "
-                       "GROUP BY 1 ORDER BY 3 DESC, 2 DESC, 1",
-                       err, err_len);
-    int rc;
-    if (!st) return -1;
-    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-        r->functions = report_grow(r->functions, r->n_functions, sizeof *r->functions);
-        r->functions[r->n_functions++] = (struct report_function){
-            report_column_text(st, 0), sqlite3_column_int64(st, 1), report_column(st, 2), sqlite3_column_int64(st, 3)};
-        r->launches_untimed += sqlite3_column_int64(st, 4);
-    }
-    return report_rows_end(r, st, rc, err, err_len);
-}
-
 /* Of the device's time, that of ops with known FLOPs. Copies and memsets have 0, which is known. */
 static int load_share(struct report *r, char *err, size_t err_len) {
     sqlite3_stmt *st = report_prepare(r,
-                                      "SELECT coalesce(sum(t.busy_ns), 0) FROM op_time t JOIN op_cost c ON c.op = t.op "
+                                      "SELECT coalesce(sum(t.busy_ns), 0), coalesce(sum(CASE WHEN c.grade = 'exact' "
+                                      "THEN t.busy_ns END), 0) FROM op_time t JOIN op_cost c ON c.op = t.op "
                                       "WHERE c.flops IS NOT NULL OR c.integer_ops IS NOT NULL",
                                       err, err_len);
     int rc;
     if (!st) return -1;
-    r->counted_time_share = NAN;
+    r->counted_time_share = r->exact_time_share = NAN;
     if ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         if (r->busy_ns > 0) r->counted_time_share = (double)sqlite3_column_int64(st, 0) / (double)r->busy_ns;
+        if (r->busy_ns > 0) r->exact_time_share = (double)sqlite3_column_int64(st, 1) / (double)r->busy_ns;
         rc = sqlite3_step(st);
     }
     return report_rows_end(r, st, rc, err, err_len);
@@ -126,7 +108,7 @@ static void note_model(struct report *r) {
 }
 
 int report_load_times(struct report *r, char *err, size_t err_len) {
-    if (load_clock(r, err, err_len) || load_functions(r, err, err_len) || load_share(r, err, err_len)) return -1;
+    if (load_clock(r, err, err_len) || report_load_functions(r, err, err_len) || load_share(r, err, err_len)) return -1;
     choose_clock(r);
     note_times(r);
     note_model(r);

@@ -72,9 +72,8 @@ static void print_warnings(const struct report *r) {
         say("%lld calls of %lld functions have no FLOP count, the first is %s", (long long)calls,
             (long long)r->n_uncounted, r->uncounted[0].name);
     else if (calls)
-        say("the FLOPs are those of matrix products and BLAS calls: %lld kernel launches are not counted in this "
-            "version",
-            (long long)calls);
+        say("%lld kernel launches have no FLOP count, the first of %s%s%s", (long long)calls, r->uncounted[0].name,
+            r->uncounted[0].why ? ": " : "", r->uncounted[0].why ? r->uncounted[0].why : "");
     if (r->dropped)
         say("%lld calls were lost: the figures are lower bounds%s", (long long)r->dropped,
             r->dropped_ring ? "; a larger ACCT_RING_SLOTS avoids it" : "");

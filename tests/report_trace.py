@@ -65,8 +65,9 @@ class Trace:
         return ids
 
     def cost(self, op, step, phase, dtype, flops, matmul):
-        self.db.execute('INSERT INTO op_cost VALUES(?, ?, ?, 0, ?, ?, NULL, ?, 0, 0, ?, ?, ?, NULL)', (op, step, phase, dtype, flops, matmul, 'uncounted' if flops is None else 'exact',
-                                                                                                      flops, flops if matmul or flops is None else 0))
+        products = flops if matmul or flops is None else 0
+        self.db.execute('INSERT INTO op_cost VALUES(?, ?, ?, 0, ?, ?, NULL, ?, 0, 0, ?, ?, ?, ?, NULL)',
+                        (op, step, phase, dtype, flops, matmul, 'uncounted' if flops is None else 'exact', flops, products, products))
 
     def close(self):
         self.db.commit()

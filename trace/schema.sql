@@ -11,7 +11,8 @@ CREATE TABLE meta(
   value ANY                        -- start_mono_ns, start_utc_ns, end_mono_ns, end_utc_ns, collector_pid,
 ) WITHOUT ROWID;                   -- analysis_version (absent: not analysed yet), analysis (why not),
                                    -- cupti (why there are no device times), cupti_dropped (activity records),
-                                   -- launches (why launches are not in it)
+                                   -- launches (why launches are not in it), prices_cut_short (launches whose price
+                                   -- would be more exact had the analysis tried longer)
 
 CREATE TABLE process(
   id INTEGER PRIMARY KEY,
@@ -184,6 +185,7 @@ CREATE TABLE op_cost(
   grade TEXT NOT NULL,             -- exact sampled bound uncounted
   flops_most INTEGER,              -- = flops where these are exact; bound: no more than this; NULL: no upper bound, or uncounted
   matmul_flops INTEGER,            -- of flops, those of matrix products; NULL: uncounted
+  matmul_flops_most INTEGER,       -- as flops_most
   price INTEGER REFERENCES price(id) -- of a launch; NULL: no launch
 );
 
