@@ -116,6 +116,7 @@ static void add_cost(struct rows *r, struct row *row, const struct cost *c, cons
         r->cost[r->costs] = (struct at_cost){.flops = c->flops,
                                              .flops_most = c->flops,
                                              .matmul_flops = matmul_flops(c),
+                                             .matmul_flops_most = matmul_flops(c),
                                              .integer_ops = c->integer_ops,
                                              .bytes_read = c->bytes_read,
                                              .bytes_written = c->bytes_written,
@@ -128,7 +129,7 @@ static void add_cost(struct rows *r, struct row *row, const struct cost *c, cons
     }
     struct at_cost *sum = &r->cost[row->cost];
     sum->flops = sum->flops_most = cost_amount_add(sum->flops, c->flops);
-    sum->matmul_flops = cost_amount_add(sum->matmul_flops, matmul_flops(c));
+    sum->matmul_flops = sum->matmul_flops_most = cost_amount_add(sum->matmul_flops, matmul_flops(c));
     sum->integer_ops = cost_amount_add(sum->integer_ops, c->integer_ops);
     sum->bytes_read = cost_amount_add(sum->bytes_read, c->bytes_read);
     sum->bytes_written = cost_amount_add(sum->bytes_written, c->bytes_written);
@@ -380,13 +381,14 @@ static void add_price(struct rows *r, struct row *row, const struct launch_call 
         r->cost[r->costs] = (struct at_cost){.flops = p->flops,
                                              .flops_most = p->flops_most,
                                              .matmul_flops = p->matmul_flops,
+                                             .matmul_flops_most = p->matmul_flops_most,
                                              .integer_ops = p->integer_ops,
                                              .bytes_read = p->bytes_read,
                                              .bytes_written = p->bytes_written,
                                              .price = p->id,
                                              .dtype = p->dtype,
                                              .grade = (int8_t)p->grade,
-                                             .matmul = p->matmul_flops > 0};
+                                             .matmul = p->matmul_flops_most != 0 && p->matmul_flops != COST_UNKNOWN};
         p->cost = r->costs++;
     }
     row->cost = p->cost;
