@@ -130,6 +130,26 @@ int facts_current_device(void) {
     return f(&ordinal) == 0 ? ordinal : -1;
 }
 
+int facts_device_of(const void *address) {
+    typedef int fn(void *, const void *);
+    static fn *_Atomic get_attributes;
+    struct { /* what all versions of cudaPointerAttributes begin with, in room for any of them */
+        int type, device;
+        char rest[248];
+    } a = {0, -1, ""};
+    struct facts_question q;
+    fn *f = atomic_load_explicit(&get_attributes, memory_order_relaxed);
+    if (!f) {
+        f = (fn *)real_find_quietly("cudaPointerGetAttributes", "cudart");
+        if (!f) return -1;
+        atomic_store_explicit(&get_attributes, f, memory_order_relaxed);
+    }
+    if (!facts_question_begin(&q)) return -1;
+    int error = f(&a, address);
+    facts_question_end(&q);
+    return error ? -1 : a.device;
+}
+
 static int32_t attribute(attribute_fn *f, int which, int ordinal) {
     int value;
     return f && f(&value, which, ordinal) == 0 ? value : ACCT_NULL_I32;

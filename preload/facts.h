@@ -10,6 +10,8 @@ void facts_tell_process(struct ring_writer *w);
 
 /* The runtime's current device, or -1. */
 int facts_current_device(void);
+/* On which device an address is, or -1. */
+int facts_device_of(const void *address);
 /* Asks the runtime about the device, and writes what it knows. */
 void facts_tell_device(struct ring_writer *w, int ordinal);
 

@@ -25,7 +25,10 @@ static int64_t product3(size_t a, size_t b, size_t c) {
 /* ---- memory -------------------------------------------------------------------------------------------------- */
 
 static void alloc(struct hook_call *k, uint64_t address, int64_t bytes, uint32_t memory, uint64_t stream) {
-    if (memory == ACCT_memory_ASYNC) facts_note_pool();
+    if (memory == ACCT_memory_ASYNC) {
+        facts_note_pool();
+        hook_device_of_memory(k, (const void *)(uintptr_t)address);
+    }
     RECORD(r, ALLOC, alloc, stream);
     r->address = address;
     r->bytes = bytes;

@@ -130,6 +130,7 @@ void *hook_record(struct hook_call *k, uint16_t event, size_t bytes, uint64_t st
 
 #define MAX_DEVICES 64
 static _Atomic uint32_t device_told[MAX_DEVICES]; /* generation, as above */
+static _Atomic int devices_told;                  /* in all generations */
 
 void hook_device(struct hook_call *k) {
     int ordinal = facts_current_device();
@@ -140,8 +141,15 @@ void hook_device(struct hook_call *k) {
     if (!ring_has_room(&k->thread->writer, sizeof(struct acct_ev_device))) return;
     /* exchange: of two threads that come at once, one tells */
     if (atomic_exchange(&device_told[ordinal], k->generation) == k->generation) return;
+    atomic_fetch_add_explicit(&devices_told, 1, memory_order_relaxed);
     facts_tell_device(&k->thread->writer, ordinal);
     facts_tell_memory(&k->thread->writer, &(struct facts_memory){ACCT_meminfo_why_FIRST_USE, ordinal, 0, 0});
+}
+
+void hook_device_of_memory(struct hook_call *k, const void *address) {
+    if (k->status != 0 || !address || atomic_load_explicit(&devices_told, memory_order_relaxed) < 2) return;
+    int ordinal = facts_device_of(address);
+    if (ordinal >= 0) k->device = ordinal;
 }
 
 /* Of which library a status is; and memory of the host is not the device's. */

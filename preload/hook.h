@@ -57,6 +57,9 @@ int hook_attach(struct hook_thread *t);
 /* Asks for the current device, and tells the collector of one that is new. After a call only that succeeded, or found
  * no memory: then there is a device. */
 void hook_device(struct hook_call *k);
+/* Stream-ordered memory lies on the device of its pool, which need not be the current one: asks, if the program has
+ * used several devices. */
+void hook_device_of_memory(struct hook_call *k, const void *address);
 
 /* 1: record this call. */
 static inline int hook_enter(struct hook_call *k, uint32_t api) {
