@@ -8,7 +8,7 @@ from conftest import BUILD, TOP, run
 from report_trace import Trace
 
 ACCT, VGPU = os.path.join(BUILD, 'acct'), os.path.join(BUILD, 'vgpu')
-OLD, NEW = (os.path.join(BUILD, 'tests', p) for p in ('profile_device_75', 'profile_device'))  # compute_75, compute_80
+OLD, NEW, ALONE = (os.path.join(BUILD, 'tests', p) for p in ('profile_device_75', 'profile_device', 'profile_device_90a'))  # compute_75, 80, 90a
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 NAMES = 'alias name sm fp64 fp64_tensor fp32 tf32 bf16 fp16 fp16_acc16 fp8 int8 fp4 gb_s gb total source'.split()
@@ -124,6 +124,15 @@ def test_ptx_newer_than_the_device_is_refused():
     assert answer('v100-32', 'launch')['launch'] == 'cudaErrorNoKernelImageForDevice'
 
 
+def test_ptx_of_one_architecture_alone(tmp_path):
+    """sm_90a has instructions that no other device has, newer ones included."""
+    assert answer('h100-sxm', 'launch', ALONE)['launch'] == 'cudaSuccess'
+    for newer in ('b200', 'rtx5090'):
+        r = on(newer, ALONE, 'launch')
+        assert json.loads(r.stdout) == {'launch': 'cudaErrorNoKernelImageForDevice'}
+        assert re.fullmatch(r'acct virtual GPU: PTX of the program is for sm_90a alone, not for NVIDIA .*\n', r.stderr)
+
+
 # ---- what cannot be read -----------------------------------------------------------------------------------------------
 
 WRONG = [('h100', 'h100: no such device; there are: cpu, v100-16,'), ('h100-sxm:0', 'number of devices, 1 to 16'), ('h100-sxm:17', 'number of devices'), ('cpu:', 'number of devices'),
@@ -151,6 +160,11 @@ def test_options_become_the_programs_environment_alone(options, setting, dry, tm
     assert r.returncode == 0 and r.stdout == f'{setting or ""}/{dry or ""}/{os.path.realpath(VGPU)}:/opt/lib\n'
 
 
+def test_a_wrong_setting_of_dry_is_told():
+    r = on('cpu', OLD, 'launch', ACCT_VGPU_DRY='perhaps')
+    assert r.returncode == 0 and r.stderr == 'acct virtual GPU: ACCT_VGPU_DRY is neither off nor on: ignored\n'
+
+
 # ---- profile files -----------------------------------------------------------------------------------------------------
 
 WHOLE = 'name = Mine\nsm = 86\nmultiprocessors = 10\ntotal = 2GiB\nreserved = 0.25GiB\nbandwidth = 100GB/s\nhost_link = 10 GB/s\nfp32 = 5 TFLOP/s\n'
@@ -176,6 +190,7 @@ def test_file_without_a_base(tmp_path):
     ('base = t4\nfp32 = nanTFLOP/s\n', 'must be a peak'), ('base = t4\nfp32 = 0x9TFLOP/s\n', 'must be a peak'), ('base = t4\nlaunch = 3\n', 'must be a time'), ('base = t4\nsms = 3\n', 'unknown key'),
     ('base = t4\nmultiprocessors = 2.5\n', 'must be a whole number'), ('base = t4\npeer_access = 1\n', 'must be yes or no'), ('base = t4\nname =\n', 'must be a text'),
     ('base = t4\ntotal = 3GiB\ntotal = 4GiB\n', ':3: total is there twice'), ('base = t4\nsm = 87\n', 'sm = 87: its limits are not known'), ('base = t4\nreserved = 16GiB\n', 'nothing is left'),
+    ('base = t4\ntotal = 99999999999TiB\n', 'must be a size'), ('base = t4\nclock = 99999999GHz\n', 'must be a frequency'),
     (WHOLE.replace('total = 2GiB\n', ''), 'total is missing, and there is no base'), ('', 'name is missing'), ('base = t4\nname = ' + 'x' * 600 + '\n', ':2: the line is too long'),
 ])
 def test_a_wrong_file_is_refused_by_line(text, why, tmp_path):
