@@ -632,7 +632,7 @@ def edges(t):
     """Nothing to do is success, whatever the pointers are; wrong sizes are CUBLAS_STATUS_INVALID_VALUE (7)."""
     dt = TYPES[t]
     one, a = Scalar(1, dt), Array(full(t, values(t, 4, 4), 4))
-    none = dict(flops=0, record=False)
+    none = dict(flops=0)
     v = [None, Size(1)]
     call(t + 'gemv', [N, Size(0), Size(4), one, None, Size(1), *v, one, *v], **none)
     call(t + 'gemv', [N, Size(4), Size(4), one, a, Size(3), *v, one, *v], status=7, **none)

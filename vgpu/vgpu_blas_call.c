@@ -276,6 +276,11 @@ static struct extent extent_of(const struct vgpu_call *c, int i) {
     }
 }
 
+/* Of a reduction: one number, or a place. */
+static size_t result_bytes(const struct vgpu_call *c) {
+    return c->index_bytes ? (size_t)c->index_bytes : vgpu_scalar_bytes(vgpu_call_type(c, VGPU_OPERANDS - 1));
+}
+
 /* ---- the amount of work ---- */
 
 static enum vgpu_format format_of(const struct vgpu_call *c) {
@@ -323,6 +328,7 @@ void vgpu_call_amount(const struct vgpu_call *c, struct vgpu_amount *amount) {
         double copies = !c->array && c->batch > 1 && !c->stride[i] ? 1 : (double)c->batch;
         amount->bytes += once * copies * (a == INOUT ? 2 : 1);
     }
+    if (r->result) amount->bytes += (double)result_bytes(c);
 }
 
 /* ---- checks ---- */
@@ -477,7 +483,7 @@ void vgpu_call_run(void *args) {
     struct vgpu_call *c = args;
     const struct routine *r = &routines[c->routine];
     struct vgpu_value alpha = {0}, beta = {0};
-    size_t result = c->index_bytes ? (size_t)c->index_bytes : vgpu_scalar_bytes(vgpu_call_type(c, 2));
+    size_t result = result_bytes(c);
     if (!get_scalar(&c->alpha, c->call, &alpha) || !get_scalar(&c->beta, c->call, &beta)) return;
     if (r->result && !c->result_waits && !vgpu_reach(c->call, c->p[2], result)) return;
     /* Reductions of nothing, and of a stride that is not positive where there is one vector, are zero; so scal is
@@ -496,7 +502,7 @@ void vgpu_call_run(void *args) {
 static void dry_run(void *args) {
     struct vgpu_call *c = args;
     const struct routine *r = &routines[c->routine];
-    size_t result = c->index_bytes ? (size_t)c->index_bytes : vgpu_scalar_bytes(vgpu_call_type(c, 2));
+    size_t result = result_bytes(c);
     if (r->result && c->result_waits) memset(c->p[2], 0, result);
     for (int i = 0; i < VGPU_OPERANDS && !c->array && c->n > 0; i++)
         if (r->access[i] != NONE && c->p[i] && !in_reach(c, i)) return;
