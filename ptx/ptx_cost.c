@@ -6,7 +6,7 @@
 #include "ptx/ptx_cost_model.h"
 
 enum { MAX_BOXES = 1 << 20, SAMPLES = 512, LEAST_SAMPLES = 8 };
-#define USUAL_STEPS UINT64_C(20000000)
+#define USUAL_STEPS UINT64_C(10000000)
 
 struct box {
     int64_t n[COST_DIMS];
@@ -259,7 +259,7 @@ static void scale_up(const struct samples *ends, const struct samples *inner, in
 static int sample(struct cost_run *x, struct totals *t, int64_t *counted) {
     int64_t blocks = blocks_of(x), want = blocks < SAMPLES ? blocks : SAMPLES;
     struct samples ends = {0}, inner = {0};
-    uint64_t limit = x->steps + x->most / 10, hurry = x->steps + x->most / 200;
+    uint64_t limit = x->steps + x->most / 5, hurry = x->steps + x->most / 100;
     memset(t, 0, sizeof *t);
     for (*counted = 0; *counted < want; ++*counted) {
         int64_t number = sampled_block(*counted, blocks);
@@ -268,7 +268,7 @@ static int sample(struct cost_run *x, struct totals *t, int64_t *counted) {
         struct box box = whole(x, ctaid);
         struct totals one;
         if (*counted >= LEAST_SAMPLES && (x->steps > limit || (x->steps > hurry && is_enough(&inner)))) break;
-        int r = walk_all(x, &box, x->most / 10 / LEAST_SAMPLES, &one);
+        int r = walk_all(x, &box, x->most / 5 / LEAST_SAMPLES, &one);
         if (r) return r;
         add_sample(*counted < 2 ? &ends : &inner, &one);
         t->endless |= one.endless;

@@ -59,8 +59,8 @@ struct ptx_cost {
 int ptx_cost_launch(const struct ptx_module *module, const struct ptx_function *entry, const uint32_t grid[3],
                     const uint32_t block[3], uint32_t dynamic_shared, const void *params, struct ptx_cost *out);
 
-/* The same, evaluating about `steps` instructions at most (0: 20 million, some two seconds); where they do not suffice,
- * blocks are sampled with a tenth of that, and where those do not, the text alone gives bounds. */
+/* The same, evaluating about `steps` instructions at most (0: 10 million, some one or two seconds); where they do not suffice,
+ * blocks are sampled with a fifth of that, and where those do not, the text alone gives bounds. */
 int ptx_cost_launch_within(uint64_t steps, const struct ptx_module *module, const struct ptx_function *entry,
                            const uint32_t grid[3], const uint32_t block[3], uint32_t dynamic_shared, const void *params,
                            struct ptx_cost *out);

@@ -25,6 +25,7 @@ struct state *cost_state_copy(struct cost_run *x, const struct state *from) {
         return NULL;
     }
     *s = *from;
+    x->steps += 10 + (uint64_t)(from->reg_count + from->cells) / 2; /* as long as it takes */
     s->reg_room = from->reg_count + 1;
     s->cell_room = from->cells + 8;
     s->regs = malloc((size_t)s->reg_room * sizeof *s->regs);
