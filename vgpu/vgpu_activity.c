@@ -66,5 +66,6 @@ uint32_t vgpu_api_correlation(void) {
 void vgpu_activity_submitted(struct vgpu_activity *a) {
     a->correlation = vgpu_api_correlation();
     a->driver = a->correlation ? under_way->driver : 0;
-    if (a->kind == VGPU_ACTIVITY_KERNEL && vgpu_cupti_latency) a->queued_ns = vgpu_cupti_now();
+    /* The model has no time for it: its host is always ahead. */
+    if (a->kind == VGPU_ACTIVITY_KERNEL && vgpu_cupti_latency && !vgpu_profile()->model) a->queued_ns = vgpu_cupti_now();
 }

@@ -3,6 +3,8 @@
 #include "vgpu/vgpu_engine.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Of a launch's cost, what remains between two nodes of a graph; an estimate (docs/INTERNALS.md). */
 static const double GRAPH_LAUNCH = 0.5;
@@ -68,8 +70,50 @@ double vgpu_model_seconds(const struct vgpu_profile *p, const struct vgpu_amount
     return fmax(longest, quotient(a->peer_bytes, p->peer_bytes_per_s));
 }
 
+/* ---- a dry run for this machine: its peaks as they are measured, and what memcpy reaches ---- */
+
+static struct vgpu_profile machine;
+
+static double copy_bytes_per_s(void) {
+    enum { BYTES = 32 << 20, ROUNDS = 4 }; /* the first makes the pages */
+    char *memory = malloc((size_t)2 * BYTES);
+    int64_t best = INT64_MAX;
+    for (int i = 0; memory && i < ROUNDS; i++) {
+        int64_t start = vgpu_now();
+        memset(memory, i, BYTES);
+        memcpy(memory + BYTES, memory, BYTES);
+        (void)*(volatile char *)(memory + BYTES + i); /* somebody reads it */
+        int64_t took = vgpu_now() - start;
+        if (took < best) best = took;
+    }
+    free(memory);
+    return memory ? 3. * BYTES / ((double)best * 1e-9) : NAN; /* written, read, written */
+}
+
+static void measure_machine(void) {
+    struct vgpu_peak p;
+    vgpu_peak_get(&p);
+    machine = *vgpu_profile();
+    machine.peak[VGPU_FP64] = machine.peak[VGPU_FP64_MATRIX] = p.fp64;
+    machine.peak[VGPU_FP32] = p.fp32;
+    machine.peak[VGPU_TF32] = p.tf32;
+    machine.peak[VGPU_BF16] = p.bf16;
+    machine.peak[VGPU_FP16] = machine.peak[VGPU_FP16_ACC16] = p.fp16;
+    machine.peak[VGPU_FP8] = p.fp8;
+    machine.bytes_per_s = machine.host_bytes_per_s = machine.peer_bytes_per_s = copy_bytes_per_s();
+}
+
+static const struct vgpu_profile *modelled(void) {
+    static pthread_once_t measured = PTHREAD_ONCE_INIT;
+    if (!vgpu_profile()->cpu) return vgpu_profile();
+    pthread_once(&measured, measure_machine);
+    return &machine;
+}
+
+/* ---- the time line ---- */
+
 void vgpu_model_times(const struct vgpu_amount *amount, int64_t ready, int64_t *start, int64_t *end) {
-    const struct vgpu_profile *p = vgpu_profile();
+    const struct vgpu_profile *p = modelled();
     int64_t ns = llround(vgpu_model_seconds(p, amount) * 1e9);
     *start = ready + llround(p->launch_s * (amount->in_graph ? GRAPH_LAUNCH : 1) * 1e9);
     *end = *start + (ns > 0 ? ns : 1);
@@ -78,12 +122,18 @@ void vgpu_model_times(const struct vgpu_amount *amount, int64_t ready, int64_t *
 /* The client's clock, if it is another than CLOCK_MONOTONIC, is read once beside it. */
 uint64_t vgpu_model_stamp(int64_t ns) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool asked;
     static uint32_t known;
     static int64_t ahead;
+    const int64_t alike = 1000000; /* CLOCK_MONOTONIC itself */
     uint32_t generation;
     uint64_t now = vgpu_activity_clock(&generation);
     pthread_mutex_lock(&lock);
-    if (!ahead || generation != known) ahead = (int64_t)now - vgpu_now();
+    if (!asked || generation != known) {
+        ahead = (int64_t)now - vgpu_now();
+        if (llabs(ahead) < alike) ahead = 0;
+    }
+    asked = true;
     known = generation;
     int64_t at = ns + ahead;
     pthread_mutex_unlock(&lock);
