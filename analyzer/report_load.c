@@ -318,10 +318,7 @@ static void note_limits(struct report *r) {
     int64_t cut = 0;
     for (int64_t i = 0; i < r->n_steps; i++) cut += !r->steps[i].complete;
     if (cut) report_note(r, "%lld step(s) were cut off before their optimizer update.", (long long)cut);
-    if (r->devices > 1)
-        report_note(
-            r, "The program used %lld devices: memory and FLOPs are sums over them, name and peak are the first one's.",
-            (long long)r->devices);
+    report_note_devices(r);
     if (!r->n_steps && r->ops)
         report_note(r, "No training step was found: no update of parameters that matrix products read.");
     report_note(r, "Reconciliation with the device's used memory: not in this version.");
@@ -359,8 +356,9 @@ static void note_peak(struct report *r) {
 int report_load(struct report *r, const struct report_options *options, char *err, size_t err_len) {
     if (load_program(r, err, err_len) || load_device(r, options, err, err_len) || load_totals(r, err, err_len) ||
         load_steps(r, err, err_len) || load_phases(r, err, err_len) || report_load_times(r, err, err_len) ||
-        report_load_memory(r, err, err_len) || report_load_flops(r, err, err_len) ||
-        report_load_parameters(r, err, err_len) || note_beyond(r, err, err_len) || report_load_oom(r, err, err_len))
+        report_load_memory(r, err, err_len) || report_load_device_peaks(r, err, err_len) ||
+        report_load_flops(r, err, err_len) || report_load_parameters(r, err, err_len) || note_beyond(r, err, err_len) ||
+        report_load_oom(r, err, err_len))
         return -1;
     report_compute_rates(r);
     note_losses(r);
@@ -378,7 +376,7 @@ void report_close(struct report *r) {
     for (int64_t i = 0; i < r->n_functions; i++) free(r->functions[i].name);
     free(r->functions), free(r->device_clock), free(r->profile);
     free(r->argv), free(r->notes), free(r->uncounted), free(r->steps), free(r->phases);
-    free(r->state), free(r->reason), free(r->device_name), free(r->peak_source);
+    free(r->device_peaks), free(r->state), free(r->reason), free(r->device_name), free(r->peak_source);
     sqlite3_close(r->db);
     memset(r, 0, sizeof *r);
 }

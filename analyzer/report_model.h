@@ -110,6 +110,10 @@ struct report {
     int64_t launches_uncounted;   /* without FLOPs */
     struct report_memory memory;
     int64_t managed_peak_bytes, pinned_peak_bytes, array_peak_bytes;
+    struct report_device_peak {
+        int64_t device, peak_bytes;
+    } *device_peaks; /* of a program that used several */
+    int64_t n_device_peaks;
     struct report_step *steps;
     int64_t n_steps;
     struct report_phase_row *phases; /* by step */
@@ -176,6 +180,8 @@ void report_short_name(const char *name, char *out, size_t room);
 
 /* Parts of report_load. */
 int report_load_memory(struct report *r, char *err, size_t err_len);
+int report_load_device_peaks(struct report *r, char *err, size_t err_len); /* report_devices.c */
+void report_note_devices(struct report *r);
 int report_load_flops(struct report *r, char *err, size_t err_len);
 int report_load_parameters(struct report *r, char *err, size_t err_len);
 int report_load_times(struct report *r, char *err, size_t err_len);     /* after the steps */

@@ -107,6 +107,7 @@ static void print_memory(struct emitter *e, const struct report *r) {
              r->managed_peak_bytes);
     emit_int(e, "array_peak_bytes", r->array_peak_bytes ? "arrays, apart" : NULL, UNIT_BYTES, r->array_peak_bytes);
     emit_int(e, "pinned_peak_bytes", "pinned host, apart", UNIT_BYTES, r->pinned_peak_bytes);
+    report_print_device_peaks(e, r);
     emit_end(e);
 }
 

@@ -22,4 +22,6 @@ void report_print_flops(struct emitter *e, const struct report *r, const struct 
 void report_print_functions(struct emitter *e, const struct report *r);
 void report_print_coverage(struct emitter *e, const struct report *r);
 
+void report_print_device_peaks(struct emitter *e, const struct report *r); /* report_devices.c */
+
 #endif

@@ -50,3 +50,29 @@ def test_an_all_reduce_takes_what_its_ring_does(dry, tmp_path):
     ring = 2 * 3 / 4 * size / link * 1e3
     for ms in times:
         assert ms == pytest.approx(memset + ring, rel=0.05)
+
+
+@pytest.mark.parametrize('extra', [[], ['--dry']])
+def test_books_of_two_devices(extra, tmp_path):
+    """What the program holds, by its own figures: 3 MiB on device 0, 5 MiB on device 1, all at once; work on both."""
+    mib, trace = 1 << 20, str(tmp_path / 't.db')
+    r = run(os.path.join(BUILD, 'acct'), 'run', '--vgpu=h100-sxm:2', *extra, '-o', trace, '--', PROGRAM, 'train',
+            env={'ACCT_CACHE': str(tmp_path)}, timeout=60)
+    assert r.returncode == (1 if extra else 7)  # dry: what comes back is zero, and the program says so
+    db = sqlite3.connect(trace)
+    assert db.execute("SELECT ordinal, name FROM device ORDER BY 1").fetchall() == [(0, 'NVIDIA H100 80GB HBM3'), (1, 'NVIDIA H100 80GB HBM3')]
+    assert db.execute("SELECT device, sum(bytes) FROM alloc GROUP BY 1 ORDER BY 1").fetchall() == [(0, 3 * mib), (1, 5 * mib)]
+    assert db.execute("SELECT device, count(*) FROM op WHERE kind = 'launch' GROUP BY 1 ORDER BY 1").fetchall() == [(0, 6), (1, 6)]
+    assert db.execute("SELECT device, count(*) FROM activity WHERE kind = 'kernel' GROUP BY 1 ORDER BY 1").fetchall() == [(0, 9), (1, 9)]
+    memory = json.loads(run(os.path.join(BUILD, 'acct'), 'report', '--format', 'json', trace).stdout)['memory']
+    assert memory['by_device'] == [{'device': 0, 'peak_bytes': 3 * mib}, {'device': 1, 'peak_bytes': 5 * mib}]
+    assert memory['peak_bytes'] == 8 * mib
+    assert 'memory and FLOPs are sums over them' in run(os.path.join(BUILD, 'acct'), 'report', trace).stdout
+
+
+def test_stream_ordered_memory_is_booked_where_it_lies(tmp_path):
+    trace = str(tmp_path / 't.db')
+    r = run(os.path.join(BUILD, 'acct'), 'run', '--vgpu=cpu:2', '-o', trace, '--', PROGRAM, 'pool-stream', env={'ACCT_CACHE': str(tmp_path)}, timeout=60)
+    assert r.returncode == 7, r.stderr
+    db = sqlite3.connect(trace)
+    assert db.execute("SELECT device, bytes FROM alloc WHERE memory = 'async'").fetchall() == [(1, 4096)]

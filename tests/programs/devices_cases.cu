@@ -127,6 +127,21 @@ static int pool_access() {
     return 7;
 }
 
+// From the pool of the stream's device, whatever the current one.
+static int pool_stream() {
+    cudaStream_t s;
+    void *p;
+    CHECK(cudaSetDevice(1));
+    CHECK(cudaStreamCreate(&s));
+    CHECK(cudaSetDevice(0));
+    CHECK(cudaMallocAsync(&p, 4096, s));
+    cudaPointerAttributes a;
+    CHECK(cudaPointerGetAttributes(&a, p));
+    EXPECT(a.device == 1);
+    CHECK(cudaFreeAsync(p, s));
+    return 7;
+}
+
 // How long a group of collectives takes by the model: milliseconds on stdout, and the bytes of each rank.
 static int collective_times() {
     const int ranks = 4;
@@ -213,7 +228,8 @@ static const struct {
     int (*run)();
 } cases[] = {{"variables", variables},     {"foreign-stream", foreign_stream},
              {"peer-access", peer_access}, {"no-access", no_access},
-             {"pool-access", pool_access}, {"collective-times", collective_times},
+             {"pool-access", pool_access}, {"pool-stream", pool_stream},
+             {"collective-times", collective_times},
              {"train", train}};
 
 int main(int argc, char **argv) {
