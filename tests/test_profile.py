@@ -8,7 +8,8 @@ from conftest import BUILD, TOP, run
 from report_trace import Trace
 
 ACCT, VGPU = os.path.join(BUILD, 'acct'), os.path.join(BUILD, 'vgpu')
-OLD, NEW, ALONE = (os.path.join(BUILD, 'tests', p) for p in ('profile_device_75', 'profile_device', 'profile_device_90a'))  # compute_75, 80, 90a
+# compute_75, 80, 90a, 80 and 90a
+OLD, NEW, ALONE, TWO = (os.path.join(BUILD, 'tests', p) for p in ('profile_device_75', 'profile_device', 'profile_device_90a', 'profile_device_two'))
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 NAMES = 'alias name sm fp64 fp64_tensor fp32 tf32 bf16 fp16 fp16_acc16 fp8 int8 fp4 gb_s gb total source'.split()
@@ -124,13 +125,16 @@ def test_ptx_newer_than_the_device_is_refused():
     assert answer('v100-32', 'launch')['launch'] == 'cudaErrorNoKernelImageForDevice'
 
 
-def test_ptx_of_one_architecture_alone(tmp_path):
+def test_ptx_of_one_architecture_alone():
     """sm_90a has instructions that no other device has, newer ones included."""
     assert answer('h100-sxm', 'launch', ALONE)['launch'] == 'cudaSuccess'
     for newer in ('b200', 'rtx5090'):
         r = on(newer, ALONE, 'launch')
         assert json.loads(r.stdout) == {'launch': 'cudaErrorNoKernelImageForDevice'}
         assert re.fullmatch(r'acct virtual GPU: PTX of the program is for sm_90a alone, not for NVIDIA .*\n', r.stderr)
+    for alias in ('a100-40', 'h100-sxm', 'b200'):  # the older PTX is there for the others
+        assert answer(alias, 'launch', TWO)['launch'] == 'cudaSuccess'
+    assert on('t4', TWO, 'launch').stderr.count('compute_80, newer than Tesla T4') == 1
 
 
 # ---- what cannot be read -----------------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ FUZZERS += $(BUILD)/fuzz/fuzz_profile
 TEST_PROGRAMS += $(BUILD)/fuzz/fuzz_profile
 
 # Programs as nvcc makes them; what they include of the toolkit does not change under a build.
-VGPU_PROGRAMS := vgpu_kernel launch_cases launch_legacy launch_per_thread launch_units launch_machine launch_empty launch_plugin devices_cases profile_device profile_device_75 profile_device_90a graph_cases runtime_cases
+VGPU_PROGRAMS := vgpu_kernel launch_cases launch_legacy launch_per_thread launch_units launch_machine launch_empty launch_plugin devices_cases profile_device profile_device_75 profile_device_90a profile_device_two graph_cases runtime_cases
 VGPU_PROGRAM_BIN := $(VGPU_PROGRAMS:%=$(BUILD)/tests/%)
 TEST_PROGRAMS += $(VGPU_PROGRAM_BIN)
 VGPU_PTX := -gencode arch=compute_80,code=compute_80
@@ -134,13 +134,14 @@ $(BUILD)/tests/devices_cases: NVCC_FLAGS = -Xlinker $(BUILD)/vgpu/libnccl.so.2
 $(BUILD)/tests/graph_cases: tests/programs/graph_cases.cu
 $(BUILD)/tests/runtime_cases: tests/programs/runtime_cases.cu
 $(BUILD)/tests/graph_cases: NVCC_FLAGS = -L$(CUDA_LIB) -l:libcublas.so.13 -Xlinker --allow-shlib-undefined
-$(BUILD)/tests/profile_device $(BUILD)/tests/profile_device_75 $(BUILD)/tests/profile_device_90a: tests/programs/profile_device.cu
+$(BUILD)/tests/profile_device $(BUILD)/tests/profile_device_75 $(BUILD)/tests/profile_device_90a $(BUILD)/tests/profile_device_two: tests/programs/profile_device.cu
 $(BUILD)/tests/launch_plugin: tests/programs/launch_plugin.cu
 $(BUILD)/tests/launch_plugin: NVCC_FLAGS = -shared -Xcompiler -fPIC
 $(BUILD)/tests/launch_legacy: NVCC_FLAGS = -D__NV_LEGACY_LAUNCH -Xcompiler -D__NV_LEGACY_LAUNCH
 $(BUILD)/tests/launch_per_thread: NVCC_FLAGS = -default-stream per-thread
 $(BUILD)/tests/launch_units: NVCC_FLAGS = -rdc=true
 $(BUILD)/tests/profile_device_75: VGPU_PTX := -gencode arch=compute_75,code=compute_75
+$(BUILD)/tests/profile_device_two: VGPU_PTX := -gencode arch=compute_80,code=compute_80 -gencode arch=compute_90a,code=compute_90a
 $(BUILD)/tests/profile_device_90a: VGPU_PTX := -gencode arch=compute_90a,code=compute_90a
 $(BUILD)/tests/launch_machine: VGPU_PTX := -gencode arch=compute_80,code=sm_80
 $(VGPU_PROGRAM_BIN):

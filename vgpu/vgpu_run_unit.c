@@ -6,6 +6,7 @@
 #include "vgpu/vgpu_graph.h"
 #include "vgpu/vgpu_run.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,19 +58,55 @@ static void note_newer(struct texts *t, const void *fat, uint64_t bytes) {
         if (e.kind == ACCT_FATBIN_PTX && e.arch > vgpu_run_sm() && (!t->newer || e.arch < t->newer)) t->newer = e.arch;
 }
 
+/* PTX for sm_90a is for that capability alone, for sm_100f for its family. */
+static bool suits(unsigned target, char suffix) {
+    unsigned sm = vgpu_run_sm();
+    return suffix == 'a' ? target == sm : suffix == 'f' ? target / 10 == sm / 10 : true;
+}
+
+/* By the text's .target line, which comes before all code. */
+static bool text_suits(const char *text) {
+    unsigned target;
+    char suffix = 0;
+    const char *line = strstr(text, ".target");
+    return !line || sscanf(line, ".target sm_%u%c", &target, &suffix) < 1 || suits(target, suffix);
+}
+
+/* The PTX of the highest architecture that the device can compile; text that suits other devices alone is passed over
+ * where there is an older one. 1, 0: none, -1. */
+static int choose_text(const void *fat, uint64_t bytes, char **text, size_t *text_bytes, char *why, size_t why_len) {
+    struct acct_fatbin_entry entry;
+    int found = 0, next;
+    for (unsigned sm = vgpu_run_sm(); (next = ptx_fatbin_choose(fat, bytes, sm, &entry, why, why_len)) > 0;) {
+        char *one = NULL;
+        size_t one_bytes;
+        if (ptx_fatbin_text(&entry, &one, &one_bytes, why, why_len)) return found ? found : -1;
+        bool fine = text_suits(one);
+        if (fine || !found) {
+            if (found) free(*text);
+            *text = one, *text_bytes = one_bytes;
+            found = 1;
+        } else {
+            free(one);
+        }
+        if (fine || !entry.arch) break;
+        sm = entry.arch - 1;
+    }
+    return next < 0 && !found ? -1 : found;
+}
+
 /* cudaSuccess also where the fat binary has no PTX for this device. */
 static cudaError_t add_text(struct texts *t, const void *fat) {
-    struct acct_fatbin_entry entry;
     char why[256] = "no fat binary";
     uint64_t bytes = fat ? acct_fatbin_bytes(fat, SIZE_MAX) : 0;
-    int found = bytes ? ptx_fatbin_choose(fat, bytes, vgpu_run_sm(), &entry, why, sizeof why) : -1;
+    size_t n = t->count;
+    int found = bytes && n < MAX_TEXTS ? choose_text(fat, bytes, &t->text[n], &t->bytes[n], why, sizeof why) : -1;
     if (!found) {
         t->machine_code = true;
         note_newer(t, fat, bytes);
         return cudaSuccess;
     }
-    if (found < 0 || t->count == MAX_TEXTS ||
-        ptx_fatbin_text(&entry, &t->text[t->count], &t->bytes[t->count], why, sizeof why)) {
+    if (found < 0) {
         vgpu_say("device code of the program cannot be read: %s", why);
         return cudaErrorInvalidKernelImage;
     }
@@ -86,13 +123,10 @@ static cudaError_t add_texts(struct texts *t, const struct acct_fatbin_wrapper *
     return e;
 }
 
-/* PTX for sm_90a is for that capability alone, for sm_100f for its family. */
 static cudaError_t check_target(const struct ptx_module *m) {
-    unsigned sm = vgpu_run_sm();
-    if (m->target_suffix != 'a' && m->target_suffix != 'f') return cudaSuccess;
-    if (m->target_suffix == 'a' ? m->sm == sm : m->sm / 10 == sm / 10) return cudaSuccess;
+    if (suits(m->sm, m->target_suffix)) return cudaSuccess;
     vgpu_say("PTX of the program is for sm_%u%c alone, not for %s (sm_%u)", m->sm, m->target_suffix,
-             vgpu_profile()->name, sm);
+             vgpu_profile()->name, vgpu_run_sm());
     return cudaErrorNoKernelImageForDevice;
 }
 
