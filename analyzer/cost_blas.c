@@ -186,7 +186,7 @@ struct place {
 };
 
 static uint32_t type_of(const struct cost_blas *b, const char *slot) {
-    uint32_t own = !strcmp(slot, "A") ? b->a_type : !strcmp(slot, "B") ? b->b_type : 0;
+    uint32_t own = !strcmp(slot, "A") ? b->a_type : !strcmp(slot, "B") || !strcmp(slot, "x") ? b->b_type : 0;
     return own ? own : b->type;
 }
 

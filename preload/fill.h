@@ -104,6 +104,7 @@ struct blas_args {
     int side, uplo, trans_a, trans_b; /* the vendor's values, -1 none */
     const void *alpha, *beta;         /* NULL none */
     uint32_t alpha_type, beta_type;
+    uint32_t a_type, b_type; /* 0: as type */
     uint32_t pointer_array;
 };
 void fill_blas(struct hook_call *k, const struct blas_args *b);

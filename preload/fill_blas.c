@@ -350,6 +350,6 @@ void fill_blas(struct hook_call *k, const struct blas_args *b) {
     r->beta = b->beta ? scalar(&s, b->beta, b->beta_type) : 0;
     r->pointer_array = b->pointer_array;
     r->external = k->external;
-    r->a_type = r->b_type = 0; /* as type */
+    r->a_type = b->a_type, r->b_type = b->b_type;
     hook_commit(k);
 }

@@ -184,6 +184,8 @@ def blas_call(f, routine, operands):
         if f.has(s):
             fields += [(s, s), (s + '_type', scalar_type(f, s, None))]
     fields += [('pointer_array', str(int(is_pointer_array(f, operands[0]))))]
+    if routine in ('gemv', 'syrk', 'herk'):  # some have matrices of a smaller type than that of the result
+        fields += [(s + '_type', type_of(f, o)) for s, o in zip('ab', operands) if o != '-' and type_of(f, o) != blas_type(f, operands)]
     return f'fill_blas(&k_, &(struct blas_args){initialiser(fields)})'
 
 
