@@ -249,6 +249,7 @@ static int rule_of_cut(const struct at_trace *t, int32_t i) {
     static const int8_t rule[] = {[AT_CUT_NONE] = -1,
                                   [AT_CUT_WEIGHT] = AT_RULE_CUT_WEIGHT,
                                   [AT_CUT_PARAM] = AT_RULE_CUT_PARAM,
+                                  [AT_CUT_MASTER] = AT_RULE_CUT_MASTER,
                                   [AT_CUT_INPUT] = AT_RULE_CUT_INPUT,
                                   [AT_CUT_GRAD] = AT_RULE_CUT_GRAD,
                                   [AT_CUT_CLEARED] = AT_RULE_CUT_CLEARED};

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#define SCALE_BYTES 64
 #define SUPPOSED_NAME INT32_MAX /* of the function: like no other */
 
 /* What a range's writes before the first work on it say. */
@@ -15,12 +16,14 @@ struct cut {
     uint8_t *origin;   /* per range, bits */
     int32_t *made;     /* per range: last write before its first read; -1 */
     uint8_t *is;       /* per range: enum at_cut_kind */
+    int casts_in_pass; /* products read casts that are made in the pass */
     int32_t made_last; /* of the weights */
     int32_t first_weight_grad;
     struct at_map sibling; /* sizes of blocks that were cleared as a whole and not used since */
     struct at_map size;    /* of blocks with parameters */
     struct at_map small;   /* of those that products do not read (biases, scales): kernels make their gradients */
     struct at_map role;    /* (function, argument) that was a parameter */
+    struct at_map maker;   /* functions, and kinds of copies, that made what is read as a parameter */
 };
 
 /* ---- constants ---- */
@@ -64,22 +67,33 @@ static int is_constant(const struct cut *c, int32_t i) {
     return c->origin[i] && !(c->origin[i] & LATER) && c->made[i] >= 0;
 }
 
-/* A cast or copy of constants in which products read them. */
-static int is_made_of_constants(const struct cut *c, int32_t i) {
+/* The constant of which a product's factor is a cast; NULL: it is none. Scales and the like do not count. */
+static const struct at_access *cast_of(const struct cut *c, const struct at_access *factor) {
     const struct at_trace *t = c->t;
-    const struct at_range *r = &t->range[i];
-    if (!r->gemm_reads || r->gemm_writes || !r->touches) return 0;
-    const struct at_access *w = &t->access[t->touch[r->touch0]];
-    int n = 0;
-    if (w->mode != AT_W || t->event[w->event].kind != AT_KERNEL || w->event > t->first_gemm) return 0;
-    AT_EACH_ACCESS(t, w->event, a) {
-        if (a->range == i || a->mode == AT_W) continue;
-        if (!is_constant(c, a->range) || !at_same_count(at_access_bytes(t, a), at_access_bytes(t, w))) return 0;
-        n++;
+    const struct at_access *source = NULL;
+    int32_t e = t->value[factor->value].birth;
+    if (e < 0 || t->event[e].kind != AT_KERNEL) return NULL;
+    AT_EACH_ACCESS(t, e, a) {
+        if (a->mode == AT_W || at_access_bytes(t, a) <= SCALE_BYTES) continue;
+        if (!is_constant(c, a->range) || !at_same_count(at_access_bytes(t, a), at_access_bytes(t, factor))) return NULL;
+        source = a;
     }
-    for (int32_t k = r->touch0 + 1; k < r->touch0 + r->touches; k++)
-        if (t->access[t->touch[k]].mode != AT_R) return 0;
-    return n > 0;
+    return source;
+}
+
+/* A cast that was made once, before the first product, and is only read: the weight itself. */
+static int is_kept_cast(const struct cut *c, const struct at_access *factor) {
+    const struct at_trace *t = c->t;
+    const struct at_range *r = &t->range[factor->range];
+    return !c->casts_in_pass && r->values == 1 && t->value[factor->value].birth < t->first_gemm &&
+           !t->value[factor->value].kernel_modifies && cast_of(c, factor);
+}
+
+static void note_casts(struct cut *c) {
+    const struct at_trace *t = c->t;
+    for (int32_t i = 0; i < t->gemms; i++) AT_EACH_ACCESS(t, t->gemm[i], a)
+    if (at_is_factor(at_slot_of(t, a)) && cast_of(c, a) && t->value[a->value].birth > t->first_gemm)
+        c->casts_in_pass = 1;
 }
 
 /* ---- weights ---- */
@@ -89,6 +103,13 @@ struct factor {
     int32_t made;
 };
 
+/* The range that is constant; -1: the factor is computed. */
+static int32_t weight_behind(const struct cut *c, const struct at_access *factor) {
+    if (is_constant(c, factor->range) || is_kept_cast(c, factor)) return factor->range;
+    const struct at_access *source = cast_of(c, factor);
+    return source ? source->range : -1;
+}
+
 static struct factor factor_of(const struct cut *c, int32_t gemm, int slot) {
     const struct at_trace *t = c->t;
     struct factor f = {.constant = 0, .made = -1};
@@ -96,20 +117,23 @@ static struct factor factor_of(const struct cut *c, int32_t gemm, int slot) {
     AT_EACH_ACCESS(t, gemm, a) {
         if (at_slot_of(t, a) != slot) continue;
         n++;
-        constant += is_constant(c, a->range) || is_made_of_constants(c, a->range);
-        f.from_host |= c->origin[a->range] & FROM_HOST;
-        if (c->made[a->range] > f.made) f.made = c->made[a->range];
+        int32_t i = weight_behind(c, a);
+        if (i < 0) continue;
+        constant++;
+        f.from_host |= c->origin[i] & FROM_HOST;
+        if (c->made[i] > f.made) f.made = c->made[i];
     }
     f.constant = n && constant == n;
     return f;
 }
 
-static void take_weight(struct cut *c, int32_t gemm, int slot) {
+static void take_factor(struct cut *c, int32_t gemm, int slot, enum at_cut_kind kind) {
     const struct at_trace *t = c->t;
     AT_EACH_ACCESS(t, gemm, a) {
-        if (at_slot_of(t, a) != slot) continue;
-        c->is[a->range] = AT_CUT_WEIGHT;
-        if (c->made[a->range] > c->made_last) c->made_last = c->made[a->range];
+        int32_t i = at_slot_of(t, a) == slot ? weight_behind(c, a) : -1;
+        if (i < 0 || (kind == AT_CUT_INPUT && (c->is[i] || !(c->origin[i] & FROM_HOST)))) continue;
+        c->is[i] = (uint8_t)kind;
+        if (kind == AT_CUT_WEIGHT && c->made[i] > c->made_last) c->made_last = c->made[i];
     }
 }
 
@@ -124,8 +148,9 @@ static void find_weights(struct cut *c) {
         if (a.constant && b.constant) {
             if (a.made == b.made && a.from_host == b.from_host) continue;
             a_is_weight = a.from_host == b.from_host ? a.made < b.made : !a.from_host;
+            take_factor(c, t->gemm[i], a_is_weight ? AT_SLOT_B : AT_SLOT_A, AT_CUT_INPUT);
         }
-        take_weight(c, t->gemm[i], a_is_weight ? AT_SLOT_A : AT_SLOT_B);
+        take_factor(c, t->gemm[i], a_is_weight ? AT_SLOT_A : AT_SLOT_B, AT_CUT_WEIGHT);
     }
 }
 
@@ -137,12 +162,45 @@ static int has_passes(const struct cut *c) {
         const struct at_event *e = &t->event[t->gemm[i]];
         AT_EACH_ACCESS(t, t->gemm[i], a) {
             int slot = at_slot_of(t, a);
-            if (!at_is_factor(slot) || c->is[a->range] != AT_CUT_WEIGHT) continue;
+            int32_t w = at_is_factor(slot) ? weight_behind(c, a) : -1;
+            if (w < 0 || c->is[w] != AT_CUT_WEIGHT) continue;
             int axis = slot == AT_SLOT_A ? e->axis_a : e->axis_b;
-            if (++*at_map_put(&seen, c->t->pool, at_pair(a->range, axis), NULL) > 1) return 1;
+            if (++*at_map_put(&seen, c->t->pool, at_pair(w, axis), NULL) > 1) return 1;
         }
     }
     return 0;
+}
+
+/* ---- weights in a narrower format, and their masters ---- */
+
+static int is_by(const struct cut *c, const struct at_map *functions, const struct at_access *a) {
+    return c->t->event[a->event].kind == AT_KERNEL && at_map_has(functions, (uint32_t)c->t->event[a->event].name);
+}
+
+/* Read by nobody else. */
+static int is_master(const struct cut *c, const struct at_map *casts, int32_t i) {
+    AT_EACH_TOUCH(c->t, &c->t->range[i], a)
+    if (at_reads(a->mode) && at_is_work(&c->t->event[a->event]) && !is_by(c, casts, a)) return 0;
+    return 1;
+}
+
+/* Functions that made weights of constants made all parameters; what they read is master copies. */
+static void find_masters(struct cut *c) {
+    const struct at_trace *t = c->t;
+    struct at_map casts = {0};
+    for (int32_t i = 0; i < t->ranges; i++)
+        if (c->is[i] == AT_CUT_WEIGHT && !is_constant(c, i))
+            at_map_put(&casts, t->pool, (uint32_t)t->event[t->access[t->touch[t->range[i].touch0]].event].name, NULL);
+    for (int32_t e = 0; e < t->first_gemm && casts.count; e++) {
+        if (t->event[e].kind != AT_KERNEL || !at_map_has(&casts, (uint32_t)t->event[e].name)) continue;
+        AT_EACH_ACCESS(t, e, a) {
+            if (c->is[a->range]) continue;
+            if (a->mode == AT_W)
+                c->is[a->range] = AT_CUT_PARAM;
+            else if (is_constant(c, a->range) && is_master(c, &casts, a->range))
+                c->is[a->range] = AT_CUT_MASTER;
+        }
+    }
 }
 
 /* ---- what else is a parameter ---- */
@@ -184,27 +242,53 @@ static int has_role(const struct cut *c, int32_t i) {
     return 0;
 }
 
+static uint64_t maker_of(const struct cut *c, int32_t i) {
+    const struct at_event *e = &c->t->event[c->made[i]];
+    return e->kind == AT_KERNEL ? (uint32_t)e->name : (uint64_t)1 << 32 | (uint64_t)e->kind;
+}
+
 /* Made among the weights, or of a size that something cleared has too: its gradient, its optimizer state. */
 static int is_made_as_parameter(const struct cut *c, int32_t i) {
-    if (!is_constant(c, i) || is_cleared_unused(c, i)) return 0;
     return c->made[i] <= c->made_last || at_map_has(&c->sibling, block_size(c->t, i));
 }
 
-static void find_parameters(struct cut *c) {
+static void find_read_parameters(struct cut *c) {
     const struct at_trace *t = c->t;
-    note_siblings(c);
     for (int32_t i = 0; i < t->ranges; i++)
-        if (!c->is[i] && is_made_as_parameter(c, i)) c->is[i] = AT_CUT_PARAM;
+        if (!c->is[i] && is_constant(c, i) && c->origin[i] & READ && is_made_as_parameter(c, i))
+            c->is[i] = AT_CUT_PARAM;
     note_roles(c);
     for (int32_t i = 0; i < t->ranges; i++) {
         if (c->is[i] || !is_constant(c, i) || !(c->origin[i] & READ)) continue;
-        c->is[i] = has_role(c, i) ? AT_CUT_PARAM : c->origin[i] & FROM_HOST ? AT_CUT_INPUT : 0;
+        c->is[i] = has_role(c, i) ? AT_CUT_PARAM : c->origin[i] & FROM_HOST ? AT_CUT_INPUT : AT_CUT_NONE;
     }
-    for (int32_t i = 0; i < t->ranges; i++)
-        if (c->is[i] == AT_CUT_WEIGHT || c->is[i] == AT_CUT_PARAM)
-            at_map_put(c->is[i] == AT_CUT_PARAM ? &c->small : &c->size, t->pool, block_size(t, i), NULL);
-    for (size_t i = 0; i < c->small.capacity; i++)
-        if (c->small.used[i]) at_map_put(&c->size, t->pool, c->small.key[i], NULL);
+    for (int32_t i = 0; i < t->ranges; i++) {
+        if (c->is[i] != AT_CUT_WEIGHT && c->is[i] != AT_CUT_PARAM) continue;
+        if (c->made[i] >= 0) at_map_put(&c->maker, t->pool, maker_of(c, i), NULL);
+        at_map_put(&c->size, t->pool, block_size(t, i), NULL);
+        if (c->is[i] == AT_CUT_PARAM) at_map_put(&c->small, t->pool, block_size(t, i), NULL);
+    }
+}
+
+/* Not read yet: of later layers, if made by the function that made what was read; else what the optimizer will work on,
+ * in a wider format. (A copy from the host may be a batch that is not used yet.) */
+static int kind_of_unread(const struct cut *c, int32_t i) {
+    uint64_t size = block_size(c->t, i);
+    int made_alike = at_map_has(&c->maker, maker_of(c, i)), by_kernel = c->origin[i] & BY_KERNEL;
+    if (made_alike && (by_kernel || is_made_as_parameter(c, i))) return AT_CUT_PARAM;
+    if (by_kernel && size % 2 == 0 && at_map_has(&c->size, size / 2)) return AT_CUT_MASTER;
+    return AT_CUT_NONE;
+}
+
+static void find_parameters(struct cut *c) {
+    note_siblings(c);
+    find_read_parameters(c);
+    for (int32_t i = 0; i < c->t->ranges; i++)
+        if (!c->is[i] && is_constant(c, i) && !(c->origin[i] & READ) && !is_cleared_unused(c, i))
+            c->is[i] = (uint8_t)kind_of_unread(c, i);
+    for (int32_t i = 0; i < c->t->ranges; i++)
+        if (c->is[i] == AT_CUT_PARAM || c->is[i] == AT_CUT_MASTER)
+            at_map_put(&c->size, c->t->pool, block_size(c->t, i), NULL);
 }
 
 static int has_size_of_parameter(const struct cut *c, int32_t i) {
@@ -225,8 +309,10 @@ static int64_t bytes_of_result(const struct at_trace *t, int32_t gemm) {
 }
 
 static const struct at_access *weight_of(const struct cut *c, int32_t gemm) {
-    AT_EACH_ACCESS(c->t, gemm, a)
-    if (at_is_factor(at_slot_of(c->t, a)) && c->is[a->range] == AT_CUT_WEIGHT) return a;
+    AT_EACH_ACCESS(c->t, gemm, a) {
+        int32_t w = at_is_factor(at_slot_of(c->t, a)) ? weight_behind(c, a) : -1;
+        if (w >= 0 && c->is[w] == AT_CUT_WEIGHT) return a;
+    }
     return NULL;
 }
 
@@ -368,8 +454,10 @@ void at_cut(struct at_trace *t) {
     c.made = POOL_NEW(t->pool, int32_t, t->ranges);
     c.is = POOL_NEW(t->pool, uint8_t, t->ranges);
     for (int32_t i = 0; i < t->ranges; i++) note_origin(&c, i);
+    note_casts(&c);
     find_weights(&c);
     if (c.made_last < 0) return;
+    find_masters(&c);
     find_parameters(&c);
     find_cleared(&c);
     find_gradients(&c);

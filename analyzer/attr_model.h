@@ -196,6 +196,7 @@ enum at_cut_kind {
     AT_CUT_NONE,
     AT_CUT_WEIGHT, /* a parameter that products read */
     AT_CUT_PARAM,  /* another one */
+    AT_CUT_MASTER, /* a parameter in the format of the updates; products read a cast of it */
     AT_CUT_INPUT,
     AT_CUT_GRAD,
     AT_CUT_CLEARED, /* a gradient or optimizer state, not used yet */

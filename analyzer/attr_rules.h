@@ -38,6 +38,8 @@ RULE(NONE, AT_OTHER_CLASS, "no rule fits", 0.1, 0, 0.099)
 RULE(CUT_WEIGHT, AT_PARAM, "constant factor of products; the run ended before any update", 0.9, 0.6, 0.5)
 RULE(CUT_PARAM, AT_PARAM, "constant made among the weights, or used as one; the run ended before any update", 0.8, 0.6,
      0.5)
+RULE(CUT_MASTER, AT_OPT_STATE,
+     "copy of the weights in a wider format, not read in the pass; the run ended before any update", 0.8, 0.6, 0.5)
 RULE(CUT_INPUT, AT_INPUT, "filled by the host after the weights, read; the run ended before any update", 0.7, 0.6, 0.5)
 RULE(CUT_GRAD, AT_GRAD, "as large as a weight and made as its gradient is; the run ended before any update", 0.8, 0.6,
      0.5)

@@ -206,6 +206,6 @@ struct at_verdict at_value_class(struct at_trace *t, int32_t value) {
     enum at_rule rule = rule_of(t, &t->value[value]);
     int vague =
         rule == AT_RULE_NONE || rule == AT_RULE_CLEARED || rule == AT_RULE_OUTSIDE || rule == AT_RULE_HOST_OTHER;
-    if (!t->steps && vague) rule = AT_RULE_NO_STEP;
+    if ((!t->steps || t->cut) && vague) rule = AT_RULE_NO_STEP;
     return (struct at_verdict){.from = 0, .until = AT_END, .cls = (int8_t)at_class_of_rule(rule), .rule = (int8_t)rule};
 }
