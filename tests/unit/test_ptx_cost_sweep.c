@@ -112,16 +112,15 @@ static bool strict;
 
 /* What was touched lies within what was said; where nothing depends on data, it is the same. */
 static void compare_extent(const struct ptx_function *f, const struct ptx_run *r, const struct ptx_access *slot,
-                           int64_t lo, int64_t hi, const struct extent *truth, bool exact) {
-    bool write = truth == &touched[0][1] || ((truth - &touched[0][0]) & 1);
-    bool holds = truth->lo == truth->hi || (lo <= truth->lo && truth->hi <= hi);
-    bool same = lo == hi ? truth->lo == truth->hi : lo == truth->lo && hi == truth->hi;
+                           const char *how, struct extent said, struct extent truth, bool to_the_byte) {
+    bool holds = truth.lo == truth.hi || (said.lo <= truth.lo && truth.hi <= said.hi);
+    bool same = said.lo == said.hi ? truth.lo == truth.hi : said.lo == truth.lo && said.hi == truth.hi;
     extents++;
     exact_extents += same;
-    if (holds && (same || !exact || !(strict || slot->dense))) return;
+    if (holds && (same || !to_the_byte)) return;
     print_error("%s, grid %u %u %u, block %u %u %u: offset %u is %s in [%lld, %lld), said [%lld, %lld)\n", f->name,
-                r->grid[0], r->grid[1], r->grid[2], r->block[0], r->block[1], r->block[2], slot->offset,
-                write ? "written" : "read", (long long)truth->lo, (long long)truth->hi, (long long)lo, (long long)hi);
+                r->grid[0], r->grid[1], r->grid[2], r->block[0], r->block[1], r->block[2], slot->offset, how,
+                (long long)truth.lo, (long long)truth.hi, (long long)said.lo, (long long)said.hi);
     problems++;
 }
 
@@ -137,8 +136,15 @@ static void compare_extents(const struct ptx_module *m, const struct ptx_functio
             if (exact && strict) problems++, print_error("%s: offset %u: no extent\n", f->name, a.slot[n].offset);
             continue;
         }
-        compare_extent(f, r, &a.slot[n], a.slot[n].read_lo, a.slot[n].read_hi, &touched[k][0], exact);
-        compare_extent(f, r, &a.slot[n], a.slot[n].write_lo, a.slot[n].write_hi, &touched[k][1], exact);
+        const struct ptx_access *slot = &a.slot[n];
+        struct extent both = touched[k][0];
+        if (touched[k][1].lo != touched[k][1].hi) note(&both, touched[k][1].lo, touched[k][1].hi);
+        compare_extent(f, r, slot, "read", (struct extent){slot->read_lo, slot->read_hi}, touched[k][0],
+                       exact && strict);
+        compare_extent(f, r, slot, "written", (struct extent){slot->write_lo, slot->write_hi}, touched[k][1],
+                       exact && strict);
+        compare_extent(f, r, slot, "touched", (struct extent){slot->lo, slot->hi}, both,
+                       exact && (strict || slot->dense));
     }
     ptx_access_free(&a);
 }
@@ -335,6 +341,59 @@ static void real_shapes(void **state) {
     assert_int_equal(problems, 0);
 }
 
+/* Numbers from a hash of the thread's number decide how often it repeats: counted on some blocks, and within 1 %. */
+static void samples(void **state) {
+    (void)state;
+    struct ptx_module *m = open_beside("cost/gpt_kernels.ptx");
+    void **symbols = calloc((size_t)m->var_count + 1, sizeof *symbols);
+    const struct ptx_function *f = NULL;
+    for (int32_t k = 0; k < m->var_count; k++) {
+        symbols[k] = calloc(1, (1 << 16) + m->vars[k].bytes);
+        if (m->vars[k].init) memcpy(symbols[k], m->vars[k].init, m->vars[k].bytes);
+    }
+    for (int32_t k = 0; k < m->function_count; k++)
+        if (strstr(m->functions[k].name, "init_normal_kernelIf")) f = &m->functions[k];
+    assert_non_null(f);
+    for (int round = 0; round < 3; round++) {
+        enum { N = 200000 };
+        struct ptx_tally truth = {{0}};
+        struct ptx_cost cost;
+        struct ptx_fault fault = {0};
+        unsigned char params[64] = {0};
+        int n = N;
+        float deviation = 0.02f;
+        uint64_t p = (uint64_t)(uintptr_t)buffer[0], key = draw(1 << 30);
+        struct ptx_run run = {.module = m,
+                              .entry = f,
+                              .params = params,
+                              .symbols = symbols,
+                              .touch = allowed,
+                              .context = symbols,
+                              .grid = {(N + 255) / 256, 1, 1},
+                              .block = {256, 1, 1},
+                              .counts = &truth};
+        memcpy(params + f->vars[0].offset, &p, 8);
+        memcpy(params + f->vars[1].offset, &n, 4);
+        memcpy(params + f->vars[2].offset, &deviation, 4);
+        memcpy(params + f->vars[3].offset, &key, 8);
+        if (ptx_interpret(&run, &fault)) fail_msg("%s", fault.text);
+        if (ptx_cost_launch(m, f, run.grid, run.block, 0, params, &cost)) fail_msg("%s", cost.why);
+        assert_int_equal(cost.grade, PTX_COST_SAMPLED);
+        assert_true(cost.blocks_counted < (N + 255) / 256 && cost.why[0]);
+        fold_spaces(&cost, &truth);
+        for (unsigned k = 0; k < PTX_T_FIELDS; k++) {
+            const struct ptx_count *c = ptx_cost_field(&cost, k);
+            double middle = ((double)c->lo + (double)c->hi) / 2, t = (double)truth.n[k];
+            if (middle < 0.99 * t || middle > 1.01 * t || c->lo != c->hi)
+                fail_msg("%s: [%lld, %lld], not %lld", ptx_tally_name(k), (long long)c->lo, (long long)c->hi,
+                         (long long)truth.n[k]);
+        }
+    }
+    for (int32_t k = 0; k < m->var_count; k++) free(symbols[k]);
+    free(symbols);
+    ptx_free(m);
+}
+
 static int reserve(void **state) {
     (void)state;
     for (int k = 0; k < BUFFERS; k++) {
@@ -345,9 +404,9 @@ static int reserve(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(real_shapes),      cmocka_unit_test(sample_app),
-                                       cmocka_unit_test(sample_app_debug), cmocka_unit_test(optimizers),
-                                       cmocka_unit_test(access_kernels),   cmocka_unit_test(access_kernels_debug),
-                                       cmocka_unit_test(benchmarks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(real_shapes),          cmocka_unit_test(samples),
+                                       cmocka_unit_test(sample_app),           cmocka_unit_test(sample_app_debug),
+                                       cmocka_unit_test(optimizers),           cmocka_unit_test(access_kernels),
+                                       cmocka_unit_test(access_kernels_debug), cmocka_unit_test(benchmarks)};
     return cmocka_run_group_tests(tests, reserve, NULL);
 }
