@@ -63,8 +63,8 @@ def test_plain_program_runs_silently():
 def test_functions_not_implemented_say_so_once():
     r = program('vgpu_cases', 'missing')
     assert r.returncode == 7
-    assert r.stderr.splitlines() == ['acct virtual GPU: cudaGraphCreate is not implemented',
-                                     'acct virtual GPU: cublasCaxpy_v2 is not implemented']
+    assert r.stderr.splitlines() == ['acct virtual GPU: cudaCreateTextureObject is not implemented',
+                                     'acct virtual GPU: cublasLoggerConfigure is not implemented']
 
 
 def test_cupti_functions_and_records_not_implemented_say_so_once():
