@@ -65,6 +65,16 @@ int ptx_cost_launch_within(uint64_t steps, const struct ptx_module *module, cons
                            const uint32_t grid[3], const uint32_t block[3], uint32_t dynamic_shared, const void *params,
                            struct ptx_cost *out);
 
+/* What of the argument bytes a price depends on, whatever the launch: for each of entry->param_bytes bytes. Launches
+ * whose grid, block and dynamic shared memory are equal, and these bytes, have the same price. 0, or -1: no memory, or a
+ * function without body. */
+enum ptx_cost_use {
+    PTX_COST_BY_NOTHING,
+    PTX_COST_BY_NULL, /* 8 bytes: only whether they are zero */
+    PTX_COST_BY_VALUE
+};
+int ptx_cost_uses(const struct ptx_module *module, const struct ptx_function *entry, unsigned char *uses);
+
 /* ---- the same counts as an array, in the order of struct ptx_cost ---- */
 enum ptx_tally_field {
     PTX_T_FLOPS,

@@ -309,6 +309,38 @@ static bool not_numbers(struct cost_run *x, struct state *s, const struct ptx_in
     return true;
 }
 
+/* ---- carry chains ---- */
+bool cost_takes_carry(const struct ptx_instr *i) {
+    return i->op == PTX_OP_ADDC || i->op == PTX_OP_SUBC || i->op == PTX_OP_MADC;
+}
+
+/* Of constants by the interpreter; what varies must be split until it is one. */
+static void with_carry(struct cost_run *x, struct state *s, const struct ptx_instr *i) {
+    struct val v[4], r = {0};
+    unsigned n = i->srcs < 3 ? i->srcs : 3;
+    bool constant = true;
+    for (unsigned k = 0; k < n; k++) v[k] = cost_operand(x, s, &i->src[k]);
+    if (cost_takes_carry(i)) v[n++] = s->carry;
+    for (unsigned k = 0; k < n; k++) {
+        constant &= cost_is_constant(&v[k]);
+        s->escaped |= v[k].base == BASE_LOCAL;
+        if (v[k].kind == VAL_DATA || (v[k].kind == VAL_NUM && v[k].base != BASE_NUMBER)) r = cost_data(BASE_ANY);
+        if (r.kind == VAL_DATA) continue;
+        if (v[k].kind == VAL_POISON) r.kind = VAL_POISON;
+        if (r.kind == VAL_NUM && v[k].kind == VAL_LATE) r = cost_late(x, v[k].wish, BASE_NUMBER);
+        if (r.kind == VAL_NUM && v[k].dims) r = cost_late(x, cost_halve(x, v[k].dims), BASE_NUMBER);
+    }
+    if (!constant) {
+        if (r.kind == VAL_NUM) r = cost_data(BASE_ANY);
+        put_all(x, s, i, r);
+    } else {
+        x->fold_thread.carry = s->carry.c & 1;
+        cost_execute(x, s, i, v);
+        r = cost_number(x->fold_thread.carry);
+    }
+    if (i->modifiers & PTX_M_CC) s->carry = r;
+}
+
 void cost_eval(struct cost_run *x, struct state *s, const struct ptx_instr *i) {
     /* A wait is counted as one that finds the phase complete: how often it is asked again nobody can say. */
     bool waits = i->op == PTX_OP_MBARRIER && (i->sub == PTX_SUB_MB_WAIT || i->sub == PTX_SUB_MB_PARITY);
@@ -323,8 +355,8 @@ void cost_eval(struct cost_run *x, struct state *s, const struct ptx_instr *i) {
         struct val v = i->type == PTX_PRED ? cost_predicate(x, s, &i->src[0]) : cost_operand(x, s, &i->src[0]);
         return cost_put(x, s, &i->dst[0], i->type, v);
     }
-    bool carries = i->modifiers & PTX_M_CC || i->op == PTX_OP_ADDC || i->op == PTX_OP_SUBC || i->op == PTX_OP_MADC;
-    if (carries) return put_all(x, s, i, cost_data(BASE_ANY)), (void)(s->escaped = true);
+    bool carries = i->modifiers & PTX_M_CC || cost_takes_carry(i);
+    if (carries) return with_carry(x, s, i);
     const struct ptx_operand *leaf[MAX_SOURCES];
     struct val v[MAX_SOURCES];
     unsigned n = leaves(i->src, i->srcs, leaf);

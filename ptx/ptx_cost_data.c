@@ -43,6 +43,7 @@ static void join_costs(struct state *a, const struct state *b) {
 
 static void join(struct state *a, const struct state *b) {
     join_costs(a, b);
+    a->carry = either(a, &a->carry, &b->carry);
     for (int32_t n = 0; n < a->reg_count; n++) a->regs[n] = either(a, &a->regs[n], &b->regs[n]);
     join_cells(a, b);
 }
@@ -191,6 +192,7 @@ static uint64_t *region(const struct branch *b) {
 /* Registers that any of these blocks writes are data. */
 static void forget_registers(struct branch *b, struct state *s, const uint64_t *blocks) {
     const struct ptx_function *f = b->info->f;
+    s->carry = cost_data(BASE_NUMBER);
     for (int32_t k = 0; k < f->block_count; k++) {
         if (!cost_in(blocks, k)) continue;
         for (int32_t n = f->blocks[k].first; n < f->blocks[k].end; n++)

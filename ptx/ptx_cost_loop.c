@@ -98,6 +98,7 @@ static enum walk walk_iteration(struct attempt *a) {
     if (!s) return WALK_LIMIT;
     memset(&s->lo, 0, sizeof s->lo);
     memset(&s->hi, 0, sizeof s->hi);
+    s->carry = (struct val){.kind = VAL_POISON};
     for (int32_t n = 0; n < a->slots; n++)
         s->regs[a->base + n] = in_iteration(&a->now->regs[a->base + n], &a->growth[n], a->dim, 0);
     for (int32_t n = 0; n < s->cells; n++)
@@ -169,6 +170,7 @@ static void add_times(struct state *s, const struct state *one, int64_t times) {
 
 static void skip(struct attempt *a, int64_t iterations) {
     struct state *s = a->now;
+    s->carry = cost_data(BASE_NUMBER);
     add_times(s, a->end, iterations);
     for (int32_t n = 0; n < a->slots; n++)
         s->regs[a->base + n] = in_iteration(&s->regs[a->base + n], &a->growth[n], -1, iterations);
@@ -193,6 +195,7 @@ static void skip_varying(struct attempt *a) {
     struct state *s = a->now;
     struct cost_run *x = a->x;
     wide times = over_box(x, &x->last);
+    s->carry = cost_data(BASE_NUMBER);
     for (int k = 0; k < PTX_T_FIELDS; k++) {
         s->box_lo[k] += times * a->end->lo.n[k];
         s->box_hi[k] += times * a->end->hi.n[k];

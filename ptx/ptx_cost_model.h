@@ -86,6 +86,7 @@ struct state {
     struct cell *cell;
     int32_t cells, cell_room;
     uint32_t local_top;
+    struct val carry; /* the flag of add.cc …, followed only where it is a constant */
     struct ptx_tally lo, hi;
     uint32_t endless;                                /* fields of hi without bound */
     wide box_lo[PTX_T_FIELDS], box_hi[PTX_T_FIELDS]; /* of the whole box: where its threads differ */
@@ -176,6 +177,7 @@ struct cost_run {
     struct written *written;
     int32_t writes, write_room;
     bool logging;
+    bool carries;  /* control depends on carry flags */
     bool data;     /* a branch depended on data */
     bool failed;   /* no memory */
     char why[160]; /* the first reason why a branch is data */
@@ -227,6 +229,7 @@ struct val cost_operand(struct cost_run *x, struct state *s, const struct ptx_op
 struct val cost_predicate(struct cost_run *x, struct state *s, const struct ptx_operand *o);
 struct val cost_sreg(struct cost_run *x, enum ptx_sreg r);
 void cost_put(struct cost_run *x, struct state *s, const struct ptx_operand *o, enum ptx_type type, struct val v);
+bool cost_takes_carry(const struct ptx_instr *i); /* addc, subc, madc */
 /* With constants for sources (the leaves of its operands), as the interpreter does it. */
 void cost_execute(struct cost_run *x, struct state *s, const struct ptx_instr *i, const struct val *v);
 struct val cost_logic(struct cost_run *x, const struct ptx_instr *i, const struct val *a, const struct val *b);

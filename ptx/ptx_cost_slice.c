@@ -10,6 +10,7 @@ enum { MAX_LOOP_WORDS = 1 << 22 };
 struct slice {
     struct cost_run *x;
     bool **wanted; /* by function, register; NULL: not reached */
+    bool carry;    /* through the carry flag: all that set it matter */
     bool memory;   /* through the thread's local memory or arguments of calls: then everything may matter */
     bool changed;
 };
@@ -62,7 +63,10 @@ static void want_sources(struct slice *w, const struct ptx_function *f, bool *wa
     if (i->op == PTX_OP_LDZ) want_operand(w, wanted, &i->src[1]);
     if (is_generic(i) && properties & (PTX_P_READS | PTX_P_WRITES)) want_operand(w, wanted, &i->src[0]);
     if (i->op == PTX_OP_BRX || (i->op == PTX_OP_CALL && i->callee < 0)) want_operand(w, wanted, &i->src[0]);
-    if (i->op == PTX_OP_CALL || !gives(wanted, i) || properties & (PTX_P_WARP | PTX_P_BARRIER | PTX_P_ATOMIC)) return;
+    bool flag = w->carry && i->modifiers & PTX_M_CC;
+    if (!w->carry && cost_takes_carry(i) && gives(wanted, i)) w->carry = w->changed = true;
+    if (i->op == PTX_OP_CALL || !(gives(wanted, i) || flag) || properties & (PTX_P_WARP | PTX_P_BARRIER | PTX_P_ATOMIC))
+        return;
     if (properties & PTX_P_READS) return want_load(w, f, wanted, i);
     for (unsigned k = 0; k < i->srcs; k++) want_operand(w, wanted, &i->src[k]);
 }
@@ -163,12 +167,12 @@ static int find_loops(struct func_info *info) {
 }
 
 /* ---- what to do in each block ---- */
-static bool to_evaluate(const struct func_info *info, const bool *wanted, const struct ptx_instr *i, bool memory) {
+static bool to_evaluate(const bool *wanted, const struct ptx_instr *i, bool memory, bool carries) {
     unsigned properties = ptx_ops[i->op].properties;
-    (void)info;
     if (i->guard >= 0 || properties & PTX_P_CONTROL || i->op == PTX_OP_LDZ || i->op == PTX_OP_BULK) return true;
     if (is_generic(i) && properties & (PTX_P_READS | PTX_P_WRITES)) return true;
     if (memory && properties & PTX_P_WRITES) return true;
+    if (carries && i->modifiers & PTX_M_CC) return true;
     return gives(wanted, i);
 }
 
@@ -197,7 +201,7 @@ static void plan(const struct cost_run *x, struct func_info *info, const bool *w
         for (int32_t n = f->blocks[b].first; n < f->blocks[b].end; n++) {
             const struct ptx_instr *i = &f->instrs[n];
             struct ptx_tally *t = &info->tally[info->todo[head].tally];
-            bool evaluate = to_evaluate(info, wanted, i, memory);
+            bool evaluate = to_evaluate(wanted, i, memory, x->carries);
             if (i->guard < 0) ptx_tally_instr(t, i);
             if (!evaluate) count_static(x, info, i, t);
             if (evaluate) info->todo[todos++] = (struct todo){n, -1};
@@ -252,6 +256,7 @@ int cost_slice(struct cost_run *x) {
     if (!w.wanted || !x->info) x->failed = true;
     if (!x->failed) reach(&w, x->entry);
     if (!x->failed) grow(&w);
+    x->carries = w.carry || w.memory;
     for (int32_t n = 0; n < m->function_count && !x->failed; n++) {
         if (!w.wanted[n]) continue;
         if (w.memory) memset(w.wanted[n], true, (size_t)m->functions[n].reg_count);

@@ -234,6 +234,7 @@ static void perhaps(struct cost_run *x, struct state *s, const struct ptx_instr 
     unsigned n = i->dsts < 8 ? i->dsts : 8;
     for (unsigned k = 0; k < n; k++) old[k] = cost_operand(x, s, &i->dst[k]);
     cost_eval(x, s, i);
+    if (i->modifiers & PTX_M_CC) s->carry = cost_data(BASE_NUMBER);
     for (unsigned k = 0; k < i->dsts; k++) {
         const struct ptx_operand *o = &i->dst[k];
         struct val v = cost_operand(x, s, o), d = cost_data(BASE_ANY);

@@ -302,6 +302,13 @@ static void forms(void **state) {
     (void)state;
     static const char *const form[] = {
         "add.s32 %r9, %r5, %r0;",
+        "add.cc.u32 %r8, %r0, -1;\naddc.u32 %r9, 0, 5;",
+        "sub.cc.u32 %r8, %r0, 77;\nsubc.cc.u32 %r7, 0, 0;\naddc.u32 %r9, 3, 4;",
+        "mad.lo.cc.u32 %r8, %r0, 65537, -1;\nmadc.hi.u32 %r9, %r0, 65537, 0;",
+        "add.cc.u32 %r8, %r1, -20;\naddc.u32 %r9, %r3, 0;",
+        "bfi.b32 %r9, %r3, %r1, 5, 27;",
+        "bfi.b32 %r9, %r5, %r0, 3, 29;",
+        "bfi.b32 %r9, 5, %r1, 4, 8;",
         "sub.s32 %r9, %r0, %r5;",
         "mul.lo.s32 %r9, %r5, 12345;",
         "mul.lo.s32 %r9, %r5, 1103515245;",
