@@ -71,7 +71,7 @@ def test_cupti_functions_and_records_not_implemented_say_so_once():
     r = program('vgpu_cupti_ends', 'missing')
     assert r.returncode == 7
     assert r.stderr.splitlines() == ['acct virtual GPU: InitializeInjectionNvtx2 is not implemented',
-                                     'acct virtual GPU: cuptiGetGraphNodeId is not implemented',
+                                     'acct virtual GPU: cuptiActivityEnableDeviceGraph is not implemented',
                                      'acct virtual GPU: CUPTI activity records of kind 49 are not implemented']
 
 

@@ -1,12 +1,12 @@
 /* Level 1: vectors. fp32, fp64 and complex by OpenBLAS, 16-bit types element by element in double. */
-#include "vgpu/vgpu_blas_call.h"
+#include "vgpu/vgpu_blas_level1.h"
 
 #include <math.h>
 #include <string.h>
 
-#define RUN(name)                                                                                     \
-    static void run_##name(const struct vgpu_call *c, void *const *p, const struct vgpu_value *alpha, \
-                           const struct vgpu_value *beta)
+#define RUN(name)                                                                                      \
+    void vgpu_level1_##name(const struct vgpu_call *c, void *const *p, const struct vgpu_value *alpha, \
+                            const struct vgpu_value *beta)
 #define N (int)c->n
 #define X p[0], (int)c->ld[0]
 #define Y p[1], (int)c->ld[1]
@@ -236,14 +236,11 @@ RUN(rotm) {
 
 /* ---- functions of one type ---- */
 
-#define ONE_VECTOR .p = {(void *)x}, .ld = {incx}
-#define TWO_VECTORS .p = {(void *)x, (void *)y}, .ld = {incx, incy}
-
 #define REDUCE(name, which, lower, T, code, R, rcode)                                                       \
     cublasStatus_t cublas##name##_v2_64(cublasHandle_t h, int64_t n, const T *x, int64_t incx, R *result) { \
         struct vgpu_call c = {.call = "cublas" #name,                                                       \
                               .routine = which,                                                             \
-                              .run = run_##lower,                                                           \
+                              .run = vgpu_level1_##lower,                                                   \
                               .type = code,                                                                 \
                               .c_type = VGPU_AS(rcode),                                                     \
                               .n = n,                                                                       \
@@ -256,7 +253,7 @@ RUN(rotm) {
     cublasStatus_t cublas##name##suffix(cublasHandle_t h, I n, const T *x, I incx, I *result) { \
         struct vgpu_call c = {.call = "cublas" #name,                                           \
                               .routine = VGPU_IAMAX,                                            \
-                              .run = run_iamax,                                                 \
+                              .run = vgpu_level1_iamax,                                         \
                               .type = code,                                                     \
                               .magnitude_least = least,                                         \
                               .index_bytes = bytes,                                             \
@@ -274,7 +271,7 @@ RUN(rotm) {
                                         int64_t incy, T *result) {                                         \
         struct vgpu_call c = {.call = "cublas" #name,                                                      \
                               .routine = VGPU_DOT,                                                         \
-                              .run = run_dot,                                                              \
+                              .run = vgpu_level1_dot,                                                      \
                               .type = code,                                                                \
                               .conjugated = conjugate,                                                     \
                               .n = n,                                                                      \
@@ -287,7 +284,7 @@ RUN(rotm) {
     cublasStatus_t cublas##name##_v2_64(cublasHandle_t h, int64_t n, const A *alpha, T *x, int64_t incx) { \
         struct vgpu_call c = {.call = "cublas" #name,                                                      \
                               .routine = VGPU_SCAL,                                                        \
-                              .run = run_scal,                                                             \
+                              .run = vgpu_level1_scal,                                                     \
                               .type = code,                                                                \
                               .alpha_type = VGPU_AS(acode),                                                \
                               .n = n,                                                                      \
@@ -300,7 +297,7 @@ RUN(rotm) {
                                         const C *cosine, const S *sine) {                                    \
         struct vgpu_call c = {.call = "cublas" #name,                                                        \
                               .routine = VGPU_ROT,                                                           \
-                              .run = run_rot,                                                                \
+                              .run = vgpu_level1_rot,                                                        \
                               .type = code,                                                                  \
                               .alpha_type = VGPU_AS(ccode),                                                  \
                               .beta_type = VGPU_AS(scode),                                                   \
@@ -315,18 +312,30 @@ RUN(rotm) {
     SCALE(S##scal, T, code, T, code)                                                                                  \
     cublasStatus_t cublas##S##axpy_v2_64(cublasHandle_t h, int64_t n, const T *alpha, const T *x, int64_t incx, T *y, \
                                          int64_t incy) {                                                              \
-        struct vgpu_call c = {                                                                                        \
-            .call = "cublas" #S "axpy", .routine = VGPU_AXPY, .run = run_axpy, .type = code, .n = n, TWO_VECTORS};    \
+        struct vgpu_call c = {.call = "cublas" #S "axpy",                                                             \
+                              .routine = VGPU_AXPY,                                                                   \
+                              .run = vgpu_level1_axpy,                                                                \
+                              .type = code,                                                                           \
+                              .n = n,                                                                                 \
+                              TWO_VECTORS};                                                                           \
         return vgpu_call(h, &c, alpha, NULL);                                                                         \
     }                                                                                                                 \
     cublasStatus_t cublas##S##copy_v2_64(cublasHandle_t h, int64_t n, const T *x, int64_t incx, T *y, int64_t incy) { \
-        struct vgpu_call c = {                                                                                        \
-            .call = "cublas" #S "copy", .routine = VGPU_COPY, .run = run_copy, .type = code, .n = n, TWO_VECTORS};    \
+        struct vgpu_call c = {.call = "cublas" #S "copy",                                                             \
+                              .routine = VGPU_COPY,                                                                   \
+                              .run = vgpu_level1_copy,                                                                \
+                              .type = code,                                                                           \
+                              .n = n,                                                                                 \
+                              TWO_VECTORS};                                                                           \
         return vgpu_call(h, &c, NULL, NULL);                                                                          \
     }                                                                                                                 \
     cublasStatus_t cublas##S##swap_v2_64(cublasHandle_t h, int64_t n, T *x, int64_t incx, T *y, int64_t incy) {       \
-        struct vgpu_call c = {                                                                                        \
-            .call = "cublas" #S "swap", .routine = VGPU_SWAP, .run = run_swap, .type = code, .n = n, TWO_VECTORS};    \
+        struct vgpu_call c = {.call = "cublas" #S "swap",                                                             \
+                              .routine = VGPU_SWAP,                                                                   \
+                              .run = vgpu_level1_swap,                                                                \
+                              .type = code,                                                                           \
+                              .n = n,                                                                                 \
+                              TWO_VECTORS};                                                                           \
         return vgpu_call(h, &c, NULL, NULL);                                                                          \
     }
 
@@ -356,170 +365,3 @@ TURN(Crot, cuComplex, CUDA_C_32F, float, CUDA_R_32F, cuComplex, CUDA_C_32F)
 TURN(Csrot, cuComplex, CUDA_C_32F, float, CUDA_R_32F, float, CUDA_R_32F)
 TURN(Zrot, cuDoubleComplex, CUDA_C_64F, double, CUDA_R_64F, cuDoubleComplex, CUDA_C_64F)
 TURN(Zdrot, cuDoubleComplex, CUDA_C_64F, double, CUDA_R_64F, double, CUDA_R_64F)
-
-/* ---- the Ex forms: all operands of one type, work in that type, or in fp32 for those of 16 bits ---- */
-
-static bool is_vector_type(cudaDataType_t t) {
-    return vgpu_type_bytes(t) || vgpu_is_complex(t);
-}
-
-static bool plain(cudaDataType_t x, cudaDataType_t y, cudaDataType_t execution) {
-    bool small = x == CUDA_R_16F || x == CUDA_R_16BF;
-    return is_vector_type(x) && x == y && execution == (small ? CUDA_R_32F : x);
-}
-
-/* A scalar beside vectors of a type: of the same, or of fp32 beside 16 bits. */
-static bool fits(cudaDataType_t scalar, cudaDataType_t x) {
-    return scalar == x || ((x == CUDA_R_16F || x == CUDA_R_16BF) && scalar == CUDA_R_32F);
-}
-
-static cudaDataType_t real_of(cudaDataType_t t) {
-    return t == CUDA_C_32F ? CUDA_R_32F : t == CUDA_C_64F ? CUDA_R_64F : t;
-}
-
-cublasStatus_t cublasAxpyEx_64(cublasHandle_t h, int64_t n, const void *alpha, cudaDataType at_, const void *x,
-                               cudaDataType xt, int64_t incx, void *y, cudaDataType yt, int64_t incy, cudaDataType et) {
-    struct vgpu_call c = {.call = "cublasAxpyEx",
-                          .routine = VGPU_AXPY,
-                          .run = run_axpy,
-                          .type = xt,
-                          .alpha_type = VGPU_AS(at_),
-                          .n = n,
-                          TWO_VECTORS};
-    return plain(xt, yt, et) && fits(at_, xt) ? vgpu_call(h, &c, alpha, NULL) : CUBLAS_STATUS_NOT_SUPPORTED;
-}
-
-cublasStatus_t cublasScalEx_64(cublasHandle_t h, int64_t n, const void *alpha, cudaDataType at_, void *x,
-                               cudaDataType xt, int64_t incx, cudaDataType et) {
-    struct vgpu_call c = {.call = "cublasScalEx",
-                          .routine = VGPU_SCAL,
-                          .run = run_scal,
-                          .type = xt,
-                          .alpha_type = VGPU_AS(at_),
-                          .n = n,
-                          ONE_VECTOR};
-    return plain(xt, xt, et) && fits(at_, xt) ? vgpu_call(h, &c, alpha, NULL) : CUBLAS_STATUS_NOT_SUPPORTED;
-}
-
-static cublasStatus_t dot_ex(cublasHandle_t h, const char *call, bool conjugated, int64_t n, const void *x,
-                             cudaDataType xt, int64_t incx, const void *y, cudaDataType yt, int64_t incy, void *result,
-                             cudaDataType rt, cudaDataType et) {
-    struct vgpu_call c = {.call = call,
-                          .routine = VGPU_DOT,
-                          .run = run_dot,
-                          .type = xt,
-                          .conjugated = conjugated,
-                          .n = n,
-                          .p = {(void *)x, (void *)y, result},
-                          .ld = {incx, incy}};
-    return plain(xt, yt, et) && rt == xt ? vgpu_call(h, &c, NULL, NULL) : CUBLAS_STATUS_NOT_SUPPORTED;
-}
-
-#define DOT_EX(name, conjugated)                                                                                       \
-    cublasStatus_t name##_64(cublasHandle_t h, int64_t n, const void *x, cudaDataType xt, int64_t incx, const void *y, \
-                             cudaDataType yt, int64_t incy, void *result, cudaDataType rt, cudaDataType et) {          \
-        return dot_ex(h, #name, conjugated, n, x, xt, incx, y, yt, incy, result, rt, et);                              \
-    }
-DOT_EX(cublasDotEx, false)
-DOT_EX(cublasDotcEx, true)
-
-#define NORM_EX(name, which, lower)                                                                                   \
-    cublasStatus_t name##_64(cublasHandle_t h, int64_t n, const void *x, cudaDataType xt, int64_t incx, void *result, \
-                             cudaDataType rt, cudaDataType et) {                                                      \
-        struct vgpu_call c = {.call = #name,                                                                          \
-                              .routine = which,                                                                       \
-                              .run = run_##lower,                                                                     \
-                              .type = xt,                                                                             \
-                              .c_type = VGPU_AS(rt),                                                                  \
-                              .n = n,                                                                                 \
-                              .p = {(void *)x, NULL, result},                                                         \
-                              .ld = {incx}};                                                                          \
-        bool good = (plain(xt, xt, et) || (vgpu_is_complex(xt) && et == real_of(xt))) && rt == real_of(xt);           \
-        return good ? vgpu_call(h, &c, NULL, NULL) : CUBLAS_STATUS_NOT_SUPPORTED;                                     \
-    }
-NORM_EX(cublasNrm2Ex, VGPU_NRM2, nrm2)
-NORM_EX(cublasAsumEx, VGPU_ASUM, asum)
-
-#define EXTREME_EX(name, suffix, I, least)                                                                  \
-    cublasStatus_t name##suffix(cublasHandle_t h, I n, const void *x, cudaDataType xt, I incx, I *result) { \
-        struct vgpu_call c = {.call = #name,                                                                \
-                              .routine = VGPU_IAMAX,                                                        \
-                              .run = run_iamax,                                                             \
-                              .type = xt,                                                                   \
-                              .magnitude_least = least,                                                     \
-                              .index_bytes = sizeof(I),                                                     \
-                              .n = n,                                                                       \
-                              .p = {(void *)x, NULL, result},                                               \
-                              .ld = {incx}};                                                                \
-        return is_vector_type(xt) ? vgpu_call(h, &c, NULL, NULL) : CUBLAS_STATUS_NOT_SUPPORTED;             \
-    }
-EXTREME_EX(cublasIamaxEx, _64, int64_t, false)
-EXTREME_EX(cublasIamaxEx, , int, false)
-EXTREME_EX(cublasIaminEx, _64, int64_t, true)
-EXTREME_EX(cublasIaminEx, , int, true)
-
-cublasStatus_t cublasCopyEx_64(cublasHandle_t h, int64_t n, const void *x, cudaDataType xt, int64_t incx, void *y,
-                               cudaDataType yt, int64_t incy) {
-    struct vgpu_call c = {
-        .call = "cublasCopyEx", .routine = VGPU_COPY, .run = run_copy, .type = xt, .n = n, TWO_VECTORS};
-    return is_vector_type(xt) && xt == yt ? vgpu_call(h, &c, NULL, NULL) : CUBLAS_STATUS_NOT_SUPPORTED;
-}
-
-cublasStatus_t cublasSwapEx_64(cublasHandle_t h, int64_t n, void *x, cudaDataType xt, int64_t incx, void *y,
-                               cudaDataType yt, int64_t incy) {
-    struct vgpu_call c = {
-        .call = "cublasSwapEx", .routine = VGPU_SWAP, .run = run_swap, .type = xt, .n = n, TWO_VECTORS};
-    return is_vector_type(xt) && xt == yt ? vgpu_call(h, &c, NULL, NULL) : CUBLAS_STATUS_NOT_SUPPORTED;
-}
-
-/* c and s have one type; beside complex vectors it may be real. c of a complex type is taken to be real. */
-cublasStatus_t cublasRotEx_64(cublasHandle_t h, int64_t n, void *x, cudaDataType xt, int64_t incx, void *y,
-                              cudaDataType yt, int64_t incy, const void *cosine, const void *sine, cudaDataType cst,
-                              cudaDataType et) {
-    struct vgpu_call c = {.call = "cublasRotEx",
-                          .routine = VGPU_ROT,
-                          .run = run_rot,
-                          .type = xt,
-                          .alpha_type = VGPU_AS(cst),
-                          .beta_type = VGPU_AS(cst),
-                          .n = n,
-                          TWO_VECTORS};
-    if (!plain(xt, yt, et) || (!fits(cst, xt) && cst != real_of(xt))) return CUBLAS_STATUS_NOT_SUPPORTED;
-    return cosine && sine ? vgpu_call(h, &c, cosine, sine) : CUBLAS_STATUS_INVALID_VALUE;
-}
-
-static cublasStatus_t rotm(cublasHandle_t handle, const char *call, cudaDataType_t type, int64_t n, void *x,
-                           int64_t incx, void *y, int64_t incy, const void *numbers, cudaDataType_t numbers_type) {
-    struct vgpu_blas h;
-    cublasStatus_t e = vgpu_blas_open(handle, &h);
-    struct vgpu_call c = {.call = call,
-                          .routine = VGPU_ROT,
-                          .run = run_rotm,
-                          .type = type,
-                          .alpha_type = VGPU_AS(numbers_type),
-                          .n = n,
-                          TWO_VECTORS};
-    if (e) return e;
-    if (!numbers) return CUBLAS_STATUS_INVALID_VALUE;
-    if (h.mode == CUBLAS_POINTER_MODE_DEVICE)
-        c.device_numbers = numbers;
-    else
-        for (int i = 0; i < 5; i++) c.numbers[i] = vgpu_load(numbers_type, numbers, i);
-    return vgpu_call(handle, &c, NULL, NULL);
-}
-
-cublasStatus_t cublasSrotm_v2_64(cublasHandle_t h, int64_t n, float *x, int64_t incx, float *y, int64_t incy,
-                                 const float *numbers) {
-    return rotm(h, "cublasSrotm", CUDA_R_32F, n, x, incx, y, incy, numbers, CUDA_R_32F);
-}
-
-cublasStatus_t cublasDrotm_v2_64(cublasHandle_t h, int64_t n, double *x, int64_t incx, double *y, int64_t incy,
-                                 const double *numbers) {
-    return rotm(h, "cublasDrotm", CUDA_R_64F, n, x, incx, y, incy, numbers, CUDA_R_64F);
-}
-
-cublasStatus_t cublasRotmEx_64(cublasHandle_t h, int64_t n, void *x, cudaDataType xt, int64_t incx, void *y,
-                               cudaDataType yt, int64_t incy, const void *numbers, cudaDataType nt, cudaDataType et) {
-    if (!plain(xt, yt, et) || vgpu_is_complex(xt) || !fits(nt, xt)) return CUBLAS_STATUS_NOT_SUPPORTED;
-    return rotm(h, "cublasRotmEx", xt, n, x, incx, y, incy, numbers, nt);
-}

@@ -56,12 +56,11 @@ static void flush(void) {
 }
 
 static int missing(void) {
-    uint64_t id;
     begin();
     int (*nvtx)(void *) = (int (*)(void *))dlsym(library, "InitializeInjectionNvtx2");
     CHECK(nvtx(NULL)); /* 0 tells NVTX that it failed */
     for (int i = 0; i < 2; i++) {
-        CHECK(CUPTI(cuptiGetGraphNodeId)(NULL, &id) != CUPTI_ERROR_NOT_SUPPORTED);
+        CHECK(CUPTI(cuptiActivityEnableDeviceGraph)(1) != CUPTI_ERROR_NOT_SUPPORTED);
         CHECK(CUPTI(cuptiActivityEnable)(CUPTI_ACTIVITY_KIND_MEMORY2) != CUPTI_ERROR_NOT_SUPPORTED);
     }
     CHECK(CUPTI(cuptiGetLastError)() != CUPTI_ERROR_NOT_SUPPORTED);
