@@ -130,7 +130,7 @@ static int part_of_input(const struct at_trace *t, const struct at_value *v) {
 
 /* Kernels and copies made it, after the last product of forward, and products read it in backward only. */
 static int made_by_loss(const struct at_trace *t, const struct at_value *v) {
-    if (v->birth < 0 || v->gemm_result) return 0;
+    if (v->birth < 0 || v->gemm_result || t->weight_read[v->birth] >= 0) return 0; /* the logits themselves */
     AT_EACH_TOUCH(t, v, a) {
         const struct at_event *e = &t->event[a->event];
         if (e->kind == AT_GEMM && e->phase != AT_BACKWARD) return 0;

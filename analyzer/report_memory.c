@@ -18,6 +18,7 @@ struct sweep {
     int64_t n;
     /* moments: after all changes of one time */
     int64_t *ns, *total, *end; /* end: index in `change` just behind the moment */
+    int64_t *held;             /* of the total, in classes other than temporary and unknown */
     int64_t moments;
 };
 
@@ -50,22 +51,26 @@ static int add_rows(struct report *r, struct sweep *s, const char *sql, char *er
 
 /* Sorts, and sums up what is live after each moment. */
 static void run_sweep(struct sweep *s) {
-    int64_t live = 0;
+    int64_t live = 0, held = 0;
+    int temporary = report_class_of("temporary");
     if (s->n) qsort(s->change, (size_t)s->n, sizeof *s->change, by_time);
     for (int64_t i = 0; i < s->n; i++) {
         live += s->change[i].total;
+        if (s->change[i].class != temporary && s->change[i].class != REPORT_UNKNOWN_CLASS) held += s->change[i].classed;
         if (i + 1 < s->n && s->change[i + 1].ns == s->change[i].ns) continue;
         s->ns = report_grow(s->ns, s->moments, sizeof *s->ns);
         s->total = report_grow(s->total, s->moments, sizeof *s->total);
         s->end = report_grow(s->end, s->moments, sizeof *s->end);
+        s->held = report_grow(s->held, s->moments, sizeof *s->held);
         s->ns[s->moments] = s->change[i].ns;
+        s->held[s->moments] = held;
         s->total[s->moments] = live;
         s->end[s->moments++] = i + 1;
     }
 }
 
 static void free_sweep(struct sweep *s) {
-    free(s->change), free(s->ns), free(s->total), free(s->end);
+    free(s->change), free(s->ns), free(s->total), free(s->end), free(s->held);
     memset(s, 0, sizeof *s);
 }
 
@@ -82,11 +87,12 @@ static int64_t moment_at(const struct sweep *s, int64_t ns) {
     return lo - 1;
 }
 
-/* First moment of the greatest total among from…to. */
+/* First moment of the greatest total among from…to; of several, as where everything is allocated once and for all, the
+ * one at which most of it holds something: only then do the classes say what the memory is for. */
 static int64_t greatest(const struct sweep *s, int64_t from, int64_t to) {
     int64_t best = from < 0 ? 0 : from;
     for (int64_t i = best; i <= to; i++)
-        if (s->total[i] > s->total[best]) best = i;
+        if (s->total[i] > s->total[best] || (s->total[i] == s->total[best] && s->held[i] > s->held[best])) best = i;
     return best;
 }
 

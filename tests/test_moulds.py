@@ -118,3 +118,19 @@ def test_what_cannot_be_told_has_no_high_confidence(tmp_path, options):
     """A batch that is never renewed, times a weight that is never updated: nothing tells one from the other."""
     truth, db = trace(tmp_path, options)
     assert all(w[0] == 'x' and w[3] <= 0.6 for w in wrong_classes(truth, db))
+
+
+OWN = os.path.join(BUILD, 'tests', 'train_own_products')
+
+
+@pytest.mark.parametrize('options', ['', 'layers=4 dim=48 rows=24', 'accum=3', 'eval=2', 'layers=5 dim=128 rows=64 accum=2 eval=1'])
+def test_forward_by_kernels_of_the_programs_own(tmp_path, options):
+    """Which way round cuBLAS reads a weight says nothing there of forward: backward alone reads it so."""
+    truth, db = trace(tmp_path, options, OWN)
+    assert wrong_classes(truth, db) == []
+    found = steps(db)
+    assert [s['backward'] for s in found] == [s['backward'] for s in truth['steps']]
+    assert [(s['micro_batches'], s['rows']) for s in found] == [(s['micro_batches'], s['rows']) for s in truth['steps']]
+    of_kernel = """SELECT step, sum(c.flops), min(grade), max(grade) FROM op_cost c JOIN launch l ON l.op = c.op JOIN kernel k ON k.id = l.kernel
+                   WHERE k.name LIKE '%linear_kernel%' AND phase = 'forward' GROUP BY step ORDER BY step"""
+    assert db.execute(of_kernel).fetchall() == [(i, s['forward'], 'exact', 'exact') for i, s in enumerate(truth['steps'])]

@@ -121,7 +121,7 @@ FUZZERS += $(BUILD)/fuzz/fuzz_profile
 TEST_PROGRAMS += $(BUILD)/fuzz/fuzz_profile
 
 # Programs as nvcc makes them; what they include of the toolkit does not change under a build.
-VGPU_PROGRAMS := vgpu_kernel launch_cases launch_legacy launch_per_thread launch_units launch_machine launch_empty launch_plugin devices_cases profile_device profile_device_75 profile_device_90a profile_device_two graph_cases runtime_cases
+VGPU_PROGRAMS := vgpu_kernel launch_cases launch_legacy launch_per_thread launch_units launch_machine launch_empty launch_plugin devices_cases profile_device profile_device_75 profile_device_90a profile_device_two graph_cases runtime_cases train_own_products
 VGPU_PROGRAM_BIN := $(VGPU_PROGRAMS:%=$(BUILD)/tests/%)
 TEST_PROGRAMS += $(VGPU_PROGRAM_BIN)
 VGPU_PTX := -gencode arch=compute_80,code=compute_80
@@ -133,7 +133,8 @@ $(BUILD)/tests/devices_cases: tests/programs/devices_cases.cu | $(BUILD)/vgpu/li
 $(BUILD)/tests/devices_cases: NVCC_FLAGS = -Xlinker $(BUILD)/vgpu/libnccl.so.2
 $(BUILD)/tests/graph_cases: tests/programs/graph_cases.cu
 $(BUILD)/tests/runtime_cases: tests/programs/runtime_cases.cu
-$(BUILD)/tests/graph_cases: NVCC_FLAGS = -L$(CUDA_LIB) -l:libcublas.so.13 -Xlinker --allow-shlib-undefined
+$(BUILD)/tests/train_own_products: tests/programs/train_own_products.cu
+$(BUILD)/tests/graph_cases $(BUILD)/tests/train_own_products: NVCC_FLAGS = -L$(CUDA_LIB) -l:libcublas.so.13 -Xlinker --allow-shlib-undefined
 $(BUILD)/tests/profile_device $(BUILD)/tests/profile_device_75 $(BUILD)/tests/profile_device_90a $(BUILD)/tests/profile_device_two: tests/programs/profile_device.cu
 $(BUILD)/tests/launch_plugin: tests/programs/launch_plugin.cu
 $(BUILD)/tests/launch_plugin: NVCC_FLAGS = -shared -Xcompiler -fPIC

@@ -26,7 +26,7 @@ static int is(const char *key, const char *value) {
 /* ---- the account --------------------------------------------------------------------------------------------- */
 
 static struct buffer {
-    const char *name, *class;
+    const char *name, *role; /* role: the class */
     void *at;
     size_t bytes;
 } buffers[MAX_BUFFERS];
@@ -40,7 +40,7 @@ static void tell(void) {
     printf("{\"buffers\": [");
     for (int i = 0; i < n_buffers; i++)
         printf("%s\n {\"name\": \"%s\", \"class\": \"%s\", \"address\": %llu, \"bytes\": %zu}", i ? "," : "",
-               buffers[i].name, buffers[i].class, (unsigned long long)(size_t)buffers[i].at, buffers[i].bytes);
+               buffers[i].name, buffers[i].role, (unsigned long long)(size_t)buffers[i].at, buffers[i].bytes);
     printf("],\n \"steps\": [");
     long long evaluation = 0;
     for (int i = 0; i < MAX_STEPS; i++) evaluation += flops[i][EVALUATION];
