@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "analyzer/launch_sets.h"
+#include "ptx/ptx_cost.h"
 #include "ptx/ptx_fatbin.h"
 #include "ptx/ptx_link.h"
 
@@ -234,6 +235,15 @@ static void analyse_entry(struct launch_kernel *k) {
     free(demangled);
 }
 
+static void find_uses(struct launch_kernel *k) {
+    k->function = k->entry ? k->entry : k->module && k->name ? ptx_function_find(k->module, k->name) : NULL;
+    if (!k->entry) return;
+    k->cost_uses = malloc((size_t)k->entry->param_bytes + 1);
+    if (!k->cost_uses || !ptx_cost_uses(k->module, k->entry, k->cost_uses)) return;
+    free(k->cost_uses);
+    k->cost_uses = NULL;
+}
+
 static struct launch_kernel *read_kernel(struct launch_kernels *k, int64_t id, int *failed) {
     sqlite3_stmt *st;
     struct launch_kernel *out = NULL;
@@ -249,6 +259,7 @@ static struct launch_kernel *read_kernel(struct launch_kernels *k, int64_t id, i
         if (sqlite3_column_type(st, 1) != SQLITE_NULL)
             find_entry(k, out, sqlite3_column_int64(st, 1), sqlite3_column_int64(st, 2), failed);
         params_from_entry(out);
+        find_uses(out);
         analyse_entry(out);
     }
     sqlite3_finalize(st);
@@ -274,7 +285,7 @@ void launch_kernels_free(struct launch_kernels *k) {
     for (int i = 0; i < k->kernels; i++) {
         struct launch_kernel *x = k->kernel[i];
         ptx_access_free(&x->fixed);
-        free(x->name), free(x->params), free(x->is_const), free(x);
+        free(x->name), free(x->params), free(x->is_const), free(x->cost_uses), free(x);
     }
     for (int i = 0; i < k->modules; i++) ptx_free(k->module[i].ptx);
     free(k->kernel);

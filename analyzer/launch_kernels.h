@@ -20,7 +20,9 @@ struct launch_kernel {
     int param_count; /* -1: not known */
     char *is_const;  /* without PTX: 'c' pointer to const, 'p' other pointer, '-' no pointer, '?' unknown; a letter each
                         param */
-    struct ptx_accesses fixed; /* modes of any launch, with the pointers' offsets; only if entry */
+    struct ptx_accesses fixed;           /* modes of any launch, with the pointers' offsets; only if entry */
+    const struct ptx_function *function; /* as entry, also where its accesses cannot be analysed, or it has an error */
+    unsigned char *cost_uses; /* of function: on which argument bytes a price depends (ptx_cost.h); NULL: not known */
 };
 
 struct launch_module {

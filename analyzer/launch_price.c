@@ -19,8 +19,11 @@ struct entry { /* of the cache */
     uint32_t grid[3], block[3], dynamic_shared;
     uint32_t hash;
     struct launch_price price;
+    int64_t loaded, stored;        /* bytes of global memory, the least; COST_UNKNOWN */
+    struct launch_price **variant; /* the same for launches that reach different extents */
+    size_t variants;
     size_t arg_bytes;
-    unsigned char args[]; /* pointers replaced by 0 or 1 */
+    unsigned char args[]; /* what the price depends on, else 0 */
 };
 
 struct launch_prices {
@@ -39,9 +42,15 @@ struct launch_prices *launch_prices_open(struct launch_sets *sets, sqlite3 *db) 
     return p;
 }
 
+static void free_entry(struct entry *e) {
+    for (size_t i = 0; e && i < e->variants; i++) free(e->variant[i]);
+    if (e) free(e->variant);
+    free(e);
+}
+
 void launch_prices_close(struct launch_prices *p) {
     if (!p) return;
-    for (size_t i = 0; i < p->slots; i++) free(p->slot[i]);
+    for (size_t i = 0; i < p->slots; i++) free_entry(p->slot[i]);
     free(p->slot);
     sqlite3_finalize(p->insert);
     sqlite3_finalize(p->insert_count);
@@ -83,14 +92,13 @@ static const char *dtype_of(const struct ptx_cost *c) {
 
 /* What must come from memory at least: of bytes that are read twice, the second time may be served by a cache, so the
  * extents count where they are less; of extents with gaps the accesses are less. */
-static int64_t bytes_of(const struct ptx_count *accessed, int64_t extent) {
-    return extent != LAUNCH_UNKNOWN_BYTES && extent < accessed->lo ? extent : accessed->lo;
+static int64_t bytes_of(int64_t accessed, int64_t extent) {
+    return accessed != COST_UNKNOWN && extent != LAUNCH_UNKNOWN_BYTES && extent < accessed ? extent : accessed;
 }
 
-static void amounts(const struct ptx_cost *c, const struct launch_sets *sets, struct launch_price *out) {
+static void amounts(const struct ptx_cost *c, struct launch_price *out) {
     static const enum cost_grade grades[] = {
         [PTX_COST_EXACT] = COST_EXACT, [PTX_COST_SAMPLED] = COST_SAMPLED, [PTX_COST_BOUND] = COST_BOUND};
-    int64_t read, written;
     out->grade = grades[c->grade];
     out->matmul_flops = out->matmul_flops_most = 0;
     add_counts(c->matrix, PTX_COST_TYPES, &out->matmul_flops, &out->matmul_flops_most);
@@ -99,9 +107,6 @@ static void amounts(const struct ptx_cost *c, const struct launch_sets *sets, st
     add_counts(c->flops, PTX_COST_TYPES, &out->flops, &out->flops_most);
     out->integer_ops = c->integer_ops.lo;
     out->dtype = dtype_of(c);
-    launch_sets_bytes(sets, &read, &written);
-    out->bytes_read = bytes_of(&c->loaded[PTX_COST_GLOBAL], read);
-    out->bytes_written = bytes_of(&c->stored[PTX_COST_GLOBAL], written);
     if (out->flops != COST_UNKNOWN) return;
     out->grade = COST_UNCOUNTED; /* beyond int64: damaged sizes */
     out->flops_most = out->matmul_flops = out->matmul_flops_most = COST_UNKNOWN;
@@ -130,21 +135,15 @@ static void why_no_text(struct launch_prices *p, int64_t kernel, char *why, size
     sqlite3_finalize(st);
 }
 
-/* The kernel's function, also where what it accesses could not be analysed. NULL: said in why. */
-static const struct ptx_function *function_of(struct launch_prices *p, const struct launch_kernel *k, int64_t id,
-                                              char *why, size_t room) {
-    const struct ptx_function *f = k ? k->entry : NULL;
-    if (!f && k && k->module && k->name) f = ptx_function_find(k->module, k->name);
-    if (!f) why_no_text(p, id, why, room);
-    return f;
-}
-
 /* ---- one price ---- */
 
 /* 0, or -1: uncounted. */
 static int price(struct launch_prices *p, const struct entry *e, const struct launch_call *call, struct ptx_cost *out) {
-    const struct ptx_function *f = function_of(p, e->kernel, e->kernel_id, out->why, sizeof out->why);
-    if (!f) return -1;
+    const struct ptx_function *f = e->kernel ? e->kernel->function : NULL;
+    if (!f) {
+        why_no_text(p, e->kernel_id, out->why, sizeof out->why);
+        return -1;
+    }
     uint64_t steps = p->steps_left / 16;
     steps = steps > MOST_STEPS ? MOST_STEPS : steps < LEAST_STEPS ? LEAST_STEPS : steps;
     const void *params = call->args && call->arg_bytes >= f->param_bytes ? call->args : NULL;
@@ -210,7 +209,12 @@ static int fill(struct launch_prices *p, struct entry *e, const struct launch_ca
                                      .bytes_read = COST_UNKNOWN,
                                      .bytes_written = COST_UNKNOWN,
                                      .cost = -1};
-    if (!price(p, e, call, &cost)) amounts(&cost, p->sets, &e->price);
+    e->loaded = e->stored = COST_UNKNOWN;
+    if (!price(p, e, call, &cost)) {
+        amounts(&cost, &e->price);
+        e->loaded = cost.loaded[PTX_COST_GLOBAL].lo;
+        e->stored = cost.stored[PTX_COST_GLOBAL].lo;
+    }
     return prepare(p, err, err_len) || insert_price(p, e, &cost, err, err_len) ? -1 : 0;
 }
 
@@ -227,6 +231,20 @@ static int is_same(const struct entry *a, const struct entry *b) {
            a->arg_bytes == b->arg_bytes && !memcmp(a->args, b->args, a->arg_bytes);
 }
 
+/* What a price does not depend on is 0; of a pointer that is only asked for null, that. Where it is not known what
+ * matters, all of it does, but for pointers' values. */
+static void mask(const struct launch_kernel *k, const struct launch_call *call, unsigned char *out) {
+    if (!k->cost_uses || call->arg_bytes < k->entry->param_bytes) {
+        launch_mask_pointers(k, call, out);
+        return;
+    }
+    const unsigned char *args = call->args;
+    for (size_t i = 0; i < k->entry->param_bytes; i++) {
+        if (k->cost_uses[i] == PTX_COST_BY_VALUE) out[i] = args[i];
+        if (k->cost_uses[i] == PTX_COST_BY_NULL && args[i]) out[i / 8 * 8] = 1;
+    }
+}
+
 static struct entry *key_of(struct launch_prices *p, const struct launch_call *call) {
     size_t bytes = call->args ? call->arg_bytes : 0;
     struct entry *e = calloc(1, sizeof *e + bytes);
@@ -237,7 +255,7 @@ static struct entry *key_of(struct launch_prices *p, const struct launch_call *c
     memcpy(e->block, call->block, sizeof e->block);
     e->dynamic_shared = call->dynamic_shared;
     e->arg_bytes = bytes;
-    if (bytes && e->kernel) launch_mask_pointers(e->kernel, call, e->args);
+    if (bytes && e->kernel) mask(e->kernel, call, e->args);
     uint32_t h = hash_of(&e->kernel_id, sizeof e->kernel_id, 2166136261u);
     h = hash_of(e->grid, sizeof e->grid, hash_of(e->block, sizeof e->block, h));
     e->hash = hash_of(e->args, bytes, hash_of(&e->dynamic_shared, sizeof e->dynamic_shared, h));
@@ -263,23 +281,51 @@ static int make_room(struct launch_prices *p) {
     return 0;
 }
 
-struct launch_price *launch_price_of(struct launch_prices *p, const struct launch_call *call, char *err,
-                                     size_t err_len) {
+/* The price with the bytes of the launch that was last asked for. NULL: no memory. */
+static struct launch_price *variant_of(const struct launch_prices *p, struct entry *e) {
+    int64_t read, written;
+    launch_sets_bytes(p->sets, &read, &written);
+    read = bytes_of(e->loaded, read);
+    written = bytes_of(e->stored, written);
+    for (size_t i = 0; i < e->variants; i++)
+        if (e->variant[i]->bytes_read == read && e->variant[i]->bytes_written == written) return e->variant[i];
+    struct launch_price **more = realloc(e->variant, (e->variants + 1) * sizeof *more), *v = malloc(sizeof *v);
+    if (more) e->variant = more;
+    if (!more || !v) {
+        free(v);
+        return NULL;
+    }
+    *v = e->price;
+    v->bytes_read = read;
+    v->bytes_written = written;
+    return e->variant[e->variants++] = v;
+}
+
+static int no_memory(char *err, size_t err_len) {
+    snprintf(err, err_len, "not enough memory for the prices of this trace's launches");
+    return -1;
+}
+
+/* The entry of a launch, new or old; NULL: an error. */
+static struct entry *entry_of(struct launch_prices *p, const struct launch_call *call, char *err, size_t err_len) {
     struct entry *key = make_room(p) ? NULL : key_of(p, call);
     if (!key) {
-        snprintf(err, err_len, "not enough memory for the prices of this trace's launches");
+        no_memory(err, err_len);
         return NULL;
     }
     struct entry **place = place_of(p->slot, p->slots, key);
-    if (*place) {
-        free(key);
-        return &(*place)->price;
+    if (!*place && !fill(p, key, call, err, err_len)) {
+        p->entries++;
+        return *place = key;
     }
-    if (fill(p, key, call, err, err_len)) {
-        free(key);
-        return NULL;
-    }
-    *place = key;
-    p->entries++;
-    return &key->price;
+    free(key);
+    return *place;
+}
+
+struct launch_price *launch_price_of(struct launch_prices *p, const struct launch_call *call, char *err,
+                                     size_t err_len) {
+    struct entry *e = entry_of(p, call, err, err_len);
+    struct launch_price *v = e ? variant_of(p, e) : NULL;
+    if (e && !v) no_memory(err, err_len);
+    return v;
 }

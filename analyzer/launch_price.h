@@ -31,8 +31,9 @@ struct launch_prices;
 struct launch_prices *launch_prices_open(struct launch_sets *sets, sqlite3 *db);
 void launch_prices_close(struct launch_prices *p);
 
-/* The price of the launch that launch_sets_of was last asked for. Valid until the next call. NULL: no memory, or the
- * tables cannot be written (one line in err). */
+/* The price of the launch that launch_sets_of was last asked for. Valid as long as p. NULL: no memory, or the tables
+ * cannot be written (one line in err). Launches that share a price may reach different extents: `id` is then the same,
+ * the bytes differ. */
 struct launch_price *launch_price_of(struct launch_prices *p, const struct launch_call *call, char *err,
                                      size_t err_len);
 
