@@ -42,7 +42,7 @@ def test_headers_declare_nothing_that_is_not_exported(library):
     assert declared - set(exports(os.path.join(VGPU, f'lib{library}.so.13'))) == set()
 
 
-@pytest.mark.parametrize('library', ['libcudart.so.13', 'libcublas.so.13', 'libcublasLt.so.13', 'libcupti.so.13'])
+@pytest.mark.parametrize('library', ['libcudart.so.13', 'libcublas.so.13', 'libcublasLt.so.13', 'libcupti.so.13', 'libnccl.so.2'])
 def test_stand_ins_need_libc_only(library):
     out = subprocess.run(['readelf', '-d', os.path.join(VGPU, library)], check=True, stdout=subprocess.PIPE, text=True).stdout
     assert set(re.findall(r'NEEDED.*\[(.*)\]', out)) <= {'libc.so.6', 'ld-linux-x86-64.so.2', 'ld-linux-aarch64.so.1'}
