@@ -17,7 +17,8 @@ static bool fits(const struct ptx_matrix *x, unsigned lanes_have, unsigned lines
 
 static bool is_executable(const struct ptx_matrix *x, const struct ptx_operand *d, const struct ptx_operand *src) {
     bool stored_apart = x->a >= PTX_MX_E3M2 && x->a <= PTX_MX_E2M1, other = x->b >= PTX_MX_E3M2 && x->b <= PTX_MX_E2M1;
-    return !x->sparse && x->copies == 1 && !stored_apart && !other && (x->wmma || x->n == 8) &&
+    bool shape = x->wmma ? x->m <= 32 && x->n <= 32 : (x->m == 8 || x->m == 16) && x->n == 8;
+    return !x->sparse && x->copies == 1 && !stored_apart && !other && shape &&
            fits(x, elements(&src[0], x->a), x->m, x->k) && fits(x, elements(&src[1], x->b), x->n, x->k) &&
            fits(x, elements(&src[2], x->c), x->m, x->n) && fits(x, elements(d, x->d), x->m, x->n);
 }

@@ -50,6 +50,8 @@ static void check_function(const struct ptx_module *m, const struct ptx_function
         must(i->op != PTX_OP_BRA || (i->target >= 0 && i->target < f->block_count), "target");
         for (int32_t t = 0; t < i->targets; t++)
             must(f->branch_targets[i->targets0 + t] >= 0 && f->branch_targets[i->targets0 + t] < f->block_count, "brx");
+        must((i->op == PTX_OP_MMA || i->op == PTX_OP_WGMMA) == (i->matrix != NULL), "a product without its shape");
+        must(!i->matrix || ptx_matrix_share(i->matrix) >= 0, "operations of a product");
         for (unsigned o = 0; o < i->dsts; o++) check_operand(m, f, &i->dst[o]);
         for (unsigned o = 0; o < i->srcs; o++) check_operand(m, f, &i->src[o]);
     }
@@ -101,11 +103,11 @@ static void interpret(const struct ptx_module *m, const struct ptx_function *f, 
     struct ptx_run run = {.module = m,
                           .entry = f,
                           .grid = {1, 1, 1},
-                          .block = {3, 1, 1},
+                          .block = {35, 1, 1},
                           .dynamic_shared = 64,
                           .params = params,
                           .symbols = symbols,
-                          .max_instructions = 500,
+                          .max_instructions = 4000,
                           .touch = refuse};
     ptx_interpret(&run, &fault);
     free(params);
