@@ -8,7 +8,7 @@
     static void run_##name(const struct vgpu_call *c, void *const *p, const struct vgpu_value *alpha, \
                            const struct vgpu_value *beta)
 
-/* Blocks of BLOCK × BLOCK keep both the straight and the transposed operand in cache. */
+/* Blocks of BLOCK × BLOCK keep both the straight and the transposed operand in cache; without one, whole columns. */
 enum { BLOCK = 32 };
 
 static bool transposed(cublasOperation_t op) {
@@ -28,31 +28,32 @@ static cdouble conj_double(cdouble v) {
     return __builtin_conj(v);
 }
 
-#define GEAM_BLOCK(T, conj)                                                                                     \
-    static T taken_##T(const T *x, int64_t ld, cublasOperation_t op, int64_t i, int64_t j) {                    \
-        T v = transposed(op) ? x[i * ld + j] : x[j * ld + i];                                                   \
-        return op == CUBLAS_OP_C ? conj(v) : v;                                                                 \
-    }                                                                                                           \
-    static void geam_##T(const struct vgpu_call *g, void *const *p, T alpha, T beta) {                          \
-        for (int64_t j0 = 0; j0 < g->n; j0 += BLOCK)                                                            \
-            for (int64_t i0 = 0; i0 < g->m; i0 += BLOCK) {                                                      \
-                int64_t i1 = i0 + BLOCK < g->m ? i0 + BLOCK : g->m, j1 = j0 + BLOCK < g->n ? j0 + BLOCK : g->n; \
-                for (int64_t j = j0; j < j1; j++)                                                               \
-                    for (int64_t i = i0; i < i1; i++) {                                                         \
-                        T v = 0;                                                                                \
-                        if (alpha != 0) v += alpha * taken_##T(p[0], g->ld[0], g->ta, i, j);                    \
-                        if (beta != 0) v += beta * taken_##T(p[1], g->ld[1], g->tb, i, j);                      \
-                        ((T *)p[2])[j * g->ld[2] + i] = v;                                                      \
-                    }                                                                                           \
-            }                                                                                                   \
-    }                                                                                                           \
-    static void dgmm_##T(const struct vgpu_call *d, void *const *p) {                                           \
-        bool left = d->side == CUBLAS_SIDE_LEFT;                                                                \
-        int64_t length = left ? d->m : d->n;                                                                    \
-        for (int64_t j = 0; j < d->n; j++)                                                                      \
-            for (int64_t i = 0; i < d->m; i++)                                                                  \
-                ((T *)p[2])[j * d->ld[2] + i] = ((const T *)p[0])[j * d->ld[0] + i] *                           \
-                                                ((const T *)p[1])[vgpu_place(left ? i : j, length, d->ld[1])];  \
+#define GEAM_BLOCK(T, conj)                                                                                    \
+    static T taken_##T(const T *x, int64_t ld, cublasOperation_t op, int64_t i, int64_t j) {                   \
+        T v = transposed(op) ? x[i * ld + j] : x[j * ld + i];                                                  \
+        return op == CUBLAS_OP_C ? conj(v) : v;                                                                \
+    }                                                                                                          \
+    static void geam_##T(const struct vgpu_call *g, void *const *p, T alpha, T beta) {                         \
+        int64_t tall = transposed(g->ta) || transposed(g->tb) ? BLOCK : g->m;                                  \
+        for (int64_t j0 = 0; j0 < g->n; j0 += BLOCK)                                                           \
+            for (int64_t i0 = 0; i0 < g->m; i0 += tall) {                                                      \
+                int64_t i1 = i0 + tall < g->m ? i0 + tall : g->m, j1 = j0 + BLOCK < g->n ? j0 + BLOCK : g->n;  \
+                for (int64_t j = j0; j < j1; j++)                                                              \
+                    for (int64_t i = i0; i < i1; i++) {                                                        \
+                        T v = 0;                                                                               \
+                        if (alpha != 0) v += alpha * taken_##T(p[0], g->ld[0], g->ta, i, j);                   \
+                        if (beta != 0) v += beta * taken_##T(p[1], g->ld[1], g->tb, i, j);                     \
+                        ((T *)p[2])[j * g->ld[2] + i] = v;                                                     \
+                    }                                                                                          \
+            }                                                                                                  \
+    }                                                                                                          \
+    static void dgmm_##T(const struct vgpu_call *d, void *const *p) {                                          \
+        bool left = d->side == CUBLAS_SIDE_LEFT;                                                               \
+        int64_t length = left ? d->m : d->n;                                                                   \
+        for (int64_t j = 0; j < d->n; j++)                                                                     \
+            for (int64_t i = 0; i < d->m; i++)                                                                 \
+                ((T *)p[2])[j * d->ld[2] + i] = ((const T *)p[0])[j * d->ld[0] + i] *                          \
+                                                ((const T *)p[1])[vgpu_place(left ? i : j, length, d->ld[1])]; \
     }
 GEAM_BLOCK(float, plain_float)
 GEAM_BLOCK(double, plain_double)
