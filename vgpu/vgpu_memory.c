@@ -24,7 +24,6 @@ static bool is_on(const char *name) {
 static void open_memory(struct vgpu_memory *m, const struct vgpu_profile *p) {
     uint64_t limit = p->total_bytes - p->reserved_bytes, unit = p->cpu ? VGPU_ALIGN : PAGE;
     int ranges = RANGES;
-    if (p->cpu) limit = limit / unit * unit;
     while (ranges &&
            vgpu_arena_create(&m->arena, limit > UINT64_MAX / RANGES ? limit : limit * (unsigned)ranges, limit, unit))
         ranges /= 2;
@@ -288,7 +287,7 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
     struct vgpu_memory *m = vgpu_memory_of(vgpu_current());
     vgpu_memory_enter();
     *available = vgpu_arena_left(&m->arena);
-    *total = vgpu_profile()->cpu ? m->arena.limit : vgpu_profile()->total_bytes;
+    *total = vgpu_profile()->total_bytes;
     vgpu_memory_leave();
     return cudaSuccess;
 }

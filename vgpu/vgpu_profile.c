@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CPU_SM = 90 };
+enum { CPU_SM = 90, CPU_UNIT = 512 /* in which its memory is counted */ };
 _Static_assert((int)VGPU_MAX_DEVICES == (int)ACCT_PROFILE_DEVICES, "one limit");
 
 static struct vgpu_profile profile;
@@ -94,6 +94,7 @@ static void read_profile(void) {
         device_profile(&profile, &given.device, given.file);
     if (profile.cpu) profile.total_bytes = profile.total_bytes / (unsigned)profile.devices >> 20 << 20;
     if (vgpu_env_bytes("ACCT_VGPU_MEMORY", &profile.total_bytes)) profile.reserved_bytes = 0; /* all is the program's */
+    if (profile.cpu) profile.total_bytes = profile.total_bytes / CPU_UNIT * CPU_UNIT;
     profile.model = !profile.cpu || profile.dry;
     const struct acct_sm *limits = acct_sm_find(profile.sm);
     if (limits) profile.limits = *limits;
