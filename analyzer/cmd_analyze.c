@@ -49,7 +49,8 @@ const struct command cmd_analyze = {
     .name = "analyze",
     .synopsis = "compute steps, phases, memory classes and FLOPs of a trace anew",
     .usage = "[--quiet] TRACE...",
-    .details = "The results are the tables op_buffer, step, phase, alloc_class and op_cost of the trace itself. "
+    .details = "The results are the tables op_buffer, step, phase, alloc_class, op_cost, op_time, price and "
+               "price_count of the trace itself. "
                "acct-collect does this\n"
                "when a program ends, and acct report when a trace has none or those of an older version.\n",
     .options = options,

@@ -77,7 +77,9 @@ static void add_counts(const struct ptx_count *c, int n, int64_t *least, int64_t
 
 /* The type of most FLOPs; those of matrix units decide before others, since they count for MFU. */
 static const char *dtype_of(const struct ptx_cost *c) {
-    static const char *const names[PTX_COST_TYPES] = {"fp64", "fp32", "fp16", "bf16", NULL};
+    static const char *const names[PTX_COST_TYPES] = {
+        [PTX_COST_FP64] = "fp64", [PTX_COST_FP32] = "fp32", [PTX_COST_FP16] = "fp16",
+        [PTX_COST_BF16] = "bf16", [PTX_COST_TF32] = "tf32", [PTX_COST_FP8] = "fp8"};
     const struct ptx_count *groups[] = {c->matrix, c->flops};
     for (int g = 0; g < 2; g++) {
         int best = 0;

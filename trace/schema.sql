@@ -176,7 +176,7 @@ CREATE TABLE op_cost(
   op INTEGER PRIMARY KEY REFERENCES op(id),
   step INTEGER, phase TEXT, micro_batch INTEGER, -- NULL: in no step; phase 'evaluation' or NULL
   dtype TEXT,                      -- in which the products ran: fp32 tf32 bf16 …; complex and integer under their own name; of a launch:
-                                   -- the type of most of its FLOPs, those of matrix instructions before others; NULL: none, or fp8, tf32
+                                   -- the type of most of its FLOPs, those of matrix instructions before others; NULL: none, or 6 or 4 bits
   flops INTEGER,                   -- the least; NULL: uncounted
   integer_ops INTEGER,             -- never added to FLOPs: of integer GEMMs; of a launch all integer instructions, of addresses too
   matmul INTEGER NOT NULL,         -- 1: a matrix product, or a launch with matrix instructions: counts for MFU
@@ -202,7 +202,7 @@ CREATE TABLE price(                -- what a launch costs by its kernel's PTX; l
 
 CREATE TABLE price_count(          -- of a whole launch; counts that are 0 have no row
   price INTEGER NOT NULL REFERENCES price(id),
-  count TEXT NOT NULL,             -- operations: fp64 fp32 fp16 bf16 other, matrix.fp64 … (matrix instructions, by the type of the factors),
+  count TEXT NOT NULL,             -- operations: fp64 fp32 fp16 bf16 tf32 fp8 other, matrix.fp64 … (matrix instructions, by the type of the factors),
                                    -- integer; bytes: loaded.global, stored.shared …; atomics, instructions: executed by threads
   least INTEGER NOT NULL,
   most INTEGER,                    -- NULL: no upper bound is known
