@@ -62,10 +62,10 @@ LIBS_test_ptx_cost_sweep = $(PTX_LIBS)
 TEST_PROGRAMS += $(COST_PTX)
 
 BENCHES += $(BUILD)/bench/bench_cost
-$(BUILD)/bench/bench_cost: $(call objs,bench/bench_cost.c) $(PTX_OBJ) | $(COST_PTX)
+$(BUILD)/bench/bench_cost: $$(call objs,bench/bench_cost.c bench/bench_cost_cached.c $$(ANALYSIS_SRC) $$(STORE_SRC)) $(PTX_OBJ) | $(COST_PTX)
 	@mkdir -p $(@D)
 	$(SAY) "  LD $@"
-	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(PTX_LIBS)
+	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(STORE_LIBS) $(PTX_LIBS) -l:libstdc++.a -lm -lpthread
 
 # Kernels of matrix units and of asynchronous copies.
 MATRIX_PTX := $(BUILD)/tests/matrix_kernels.ptx
