@@ -78,11 +78,17 @@ static int about(double x, double y) {
     return fabs(x - y) < 0.02 * y;
 }
 
-/* Bytes a parameter say which optimizer it is like; the alternatives are ACCOUNTING's table of recipes. */
+static int has_whole_step(const struct report *r) {
+    for (int64_t i = 0; i < r->n_steps; i++)
+        if (r->steps[i].complete) return 1;
+    return 0;
+}
+
+/* Bytes a parameter say which optimizer it is like, once it has been at work. */
 static void hint_optimizer(const struct report *r, struct report_oom *o) {
     int64_t bytes = o->live[OPTIMIZER];
     char a[64], b[64], c[64];
-    if (bytes <= 0 || r->parameters <= 0) return;
+    if (bytes <= 0 || r->parameters <= 0 || !has_whole_step(r)) return;
     double each = (double)bytes / (double)r->parameters;
     if (about(each, 8))
         report_oom_hint(o,
