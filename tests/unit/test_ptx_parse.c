@@ -337,6 +337,74 @@ static void modifiers(void **state) {
     ptx_free(m);
 }
 
+/* Each alone in a kernel: read, or refused by its name. */
+static void special_forms(void **state) {
+    static const struct {
+        const char *text, *refused;
+    } forms[] = {
+        {"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+         "{%f0,%f1,%f2,%f3},{%r0,%r1,%r2,%r3},{%r4,%r5},{%f0,%f1,%f2,%f3};",
+         NULL},
+        {"mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {%f0,%f1,%f2,%f3,%f4,%f5,%f6,%f7},{%r0,%r1},{%r2,%r3},"
+         "{%f0,%f1,%f2,%f3,%f4,%f5,%f6,%f7};",
+         NULL},
+        {"mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc "
+         "{%r0,%r1,%r2,%r3},{%r0,%r1,%r2,%r3},{%r4,%r5},{%r0,%r1,%r2,%r3};",
+         NULL},
+        {"mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%f0,%f1,%f2,%f3},{%r0,%r1,%r2,%r3},"
+         "{%r4,%r5,%r6,%r7},{%f0,%f1,%f2,%f3},%r0,0x0;",
+         NULL},
+        {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+         "{%f0,%f1,%f2,%f3},{%d0,%r1,%r2,%r3},{%r4,%r5},{%f0,%f1,%f2,%f3};",
+         "32 bits"},
+        {"mma.sync.aligned.m16n8k16.row.col.f32.wrong.f16.f32 "
+         "{%f0,%f1,%f2,%f3},{%r0,%r1,%r2,%r3},{%r4,%r5},{%f0,%f1,%f2,%f3};",
+         "wrong"},
+        {"wmma.load.a.sync.aligned.col.m16n16k16.shared::cta.f16 {%r0,%r1,%r2,%r3,%r4,%r5,%r6,%r7},[%r0],%r1;", NULL},
+        {"wmma.load.b.sync.aligned.col.m8n8k32.global.s4 {%r0},[%d0];", NULL},
+        {"wmma.load.a.sync.aligned.row.m16n16k16.f16 {%r0,%r1,%r2,%r3,%r4,%r5,%r6},[%d0];", "wmma"},
+        {"wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.bf16.bf16 {%f0,%f1,%f2,%f3},%d0,%d1,%r0,0,1,1,1,0,0;", NULL},
+        {"wgmma.fence.sync.aligned;", NULL},
+        {"ldmatrix.sync.aligned.m8n8.x2.b16 {%r0,%r1},[%d0];", NULL},
+        {"ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r0},[%r1];", "registers"},
+        {"ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r0,%r1},[%r2];", "m16n16"},
+        {"stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%r0+16],{%r0,%r1,%r2,%r3};", NULL},
+        {"cp.async.ca.shared::cta.global.L2::256B [%r0],[%d0+8],4,%r1;", NULL},
+        {"cp.async.cg.shared.global [%r0],[%d0],16,!%p0;", NULL},
+        {"cp.async.cg.shared.global [%r0],[%d0],12;", "cp.async"},
+        {"cp.async.mbarrier.arrive.noinc.shared.b64 [%r0];", NULL},
+        {"cp.async.bulk.wait_group.read 0;", NULL},
+        {"cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%d0,{%r0,%r1,%r2}],[%r3];", NULL},
+        {"mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _,[%r0],%r1;", NULL},
+        {"mbarrier.test_wait.parity.shared.b64 %p0,[%r0],%r1;", NULL},
+        {"mbarrier.pending_count.b64 %r0,%d0;", NULL},
+        {"st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r0],%r1,[%r2];", NULL},
+        {"red.relaxed.gpu.global.add.v4.f32 [%d0],{%f0,%f1,%f2,%f3};", NULL},
+        {"setmaxnreg.dec.sync.aligned.u32 40;", NULL},
+        {"discard.global.L2 [%d0],128;", NULL},
+        {"tcgen05.wait::ld.sync.aligned;", "tcgen05"},
+        {"tex.1d.v4.f32.s32 {%f0,%f1,%f2,%f3},[t,{%r0}];", "tex"},
+        {"suld.b.1d.b32.trap {%r0},[s,{%r1}];", "suld"},
+    };
+    (void)state;
+    for (size_t n = 0; n < sizeof forms / sizeof *forms; n++) {
+        char text[1024];
+        struct ptx_module *m;
+        struct ptx_error e;
+        snprintf(
+            text, sizeof text,
+            HEAD
+            ".entry k() {\n.reg .pred %%p<4>;\n.reg .b32 %%r<9>;\n.reg .b64 %%d<4>;\n.reg .f32 %%f<9>;\n%s\nret;\n}\n",
+            forms[n].text);
+        if (ptx_parse(text, strlen(text), &m, &e)) fail_msg("%s: %s", forms[n].text, e.text);
+        const char *error = function(m, "k")->error;
+        if (!forms[n].refused && error) fail_msg("%s: %s", forms[n].text, error);
+        if (forms[n].refused && (!error || !strstr(error, forms[n].refused)))
+            fail_msg("%s: %s", forms[n].text, error ? error : "read");
+        ptx_free(m);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(header),
@@ -353,6 +421,7 @@ int main(void) {
         cmocka_unit_test(properties),
         cmocka_unit_test(debugging_directives),
         cmocka_unit_test(modifiers),
+        cmocka_unit_test(special_forms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
