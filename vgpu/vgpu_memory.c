@@ -27,9 +27,11 @@ static void open_memory(struct vgpu_memory *m, const struct vgpu_profile *p) {
     while (ranges &&
            vgpu_arena_create(&m->arena, limit > UINT64_MAX / RANGES ? limit : limit * (unsigned)ranges, limit, unit))
         ranges /= 2;
-    if (!ranges)
-        vgpu_say("cannot reserve %llu bytes of addresses for device memory: set ACCT_VGPU_MEMORY lower",
+    if (!ranges) {
+        vgpu_say("cannot reserve %llu bytes of addresses for device memory (ulimit -v?): set ACCT_VGPU_MEMORY lower",
                  (unsigned long long)limit);
+        m->arena.limit = 0;
+    }
     m->arena.poison = is_on("ACCT_VGPU_POISON");
     m->arena.untouched = p->dry;
     m->small = (struct vgpu_heap){.arena = &m->arena, .grain = PAGE};
