@@ -254,6 +254,23 @@ static void pools_are_a_devices(void **state) {
     (void)cudaGetLastError();
 }
 
+/* Its products run on the device on which the handle was made: the others cannot reach their operands. */
+static void handles_are_a_devices(void **state) {
+    (void)state;
+    cublasHandle_t h;
+    float x[4] = {1, 2, 3, 4}, three = 3, *d = new_on(1, sizeof x);
+    OK(cublasCreate(&h));
+    OK(cudaMemcpy(d, x, sizeof x, cudaMemcpyHostToDevice));
+    OK(cudaSetDevice(0));
+    OK(cublasSscal(h, 4, &three, d, 1));
+    OK(cudaSetDevice(1));
+    OK(cudaDeviceSynchronize());
+    OK(cudaMemcpy(x, d, sizeof x, cudaMemcpyDeviceToHost));
+    assert_true(x[3] == 12);
+    OK(cublasDestroy(h));
+    OK(cudaFree(d));
+}
+
 static void reset_is_of_one(void **state) {
     (void)state;
     struct cudaPointerAttributes a;
@@ -281,7 +298,8 @@ int main(void) {
         cmocka_unit_test(host_memory_is_everybodys), cmocka_unit_test(streams_are_a_devices),
         cmocka_unit_test(events_are_a_devices),      cmocka_unit_test(copies_between_devices),
         cmocka_unit_test(copy_waits_for_both),       cmocka_unit_test(peer_access),
-        cmocka_unit_test(pools_are_a_devices),       cmocka_unit_test(reset_is_of_one),
+        cmocka_unit_test(pools_are_a_devices),       cmocka_unit_test(handles_are_a_devices),
+        cmocka_unit_test(reset_is_of_one),
     };
     setenv("ACCT_VGPU", "cpu:3", 1);
     setenv("ACCT_VGPU_MEMORY", "64M", 1);
