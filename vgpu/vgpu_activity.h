@@ -24,8 +24,8 @@ struct vgpu_activity {
     uint32_t value;                                      /* memset */
     int64_t bytes;                                       /* copy, memset */
     uint64_t queued_ns;                                  /* kernels: by the records' clock; 0: not asked for */
-    uint32_t graph;      /* 0: not launched by one */
-    uint64_t graph_node; /* CUPTI's ids of the executable graph and its node */
+    uint32_t graph;                                      /* 0: not launched by one */
+    uint64_t graph_node;                                 /* CUPTI's ids of the executable graph and its node */
     const char *
         name; /* kernels: lives as long as the process. A product by the virtual cuBLAS has a name like vgpu_sgemm_nt */
 };

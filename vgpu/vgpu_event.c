@@ -164,7 +164,8 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
     cudaError_t error = cudaSuccess;
     pthread_mutex_lock(&vgpu_lock);
     struct vgpu_event *a = find(start), *b = find(end);
-    if (!a || !b || !a->recorded || !b->recorded || a->device != b->device || ((a->flags | b->flags) & cudaEventDisableTiming))
+    if (!a || !b || !a->recorded || !b->recorded || a->device != b->device ||
+        ((a->flags | b->flags) & cudaEventDisableTiming))
         error = cudaErrorInvalidResourceHandle;
     else if (a->captured.capture || b->captured.capture)
         error = cudaErrorCapturedEvent;

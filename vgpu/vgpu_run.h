@@ -84,8 +84,8 @@ struct vgpu_launch { /* a launch as a work item; params follow, aligned to 16 */
 };
 void vgpu_execute_grid(const struct vgpu_launch *launch); /* all blocks at once (vgpu_run_grid.c) */
 bool vgpu_grid_can(void);                                 /* there is a place where its blocks can meet */
-void vgpu_execute(void *launch);      /* struct vgpu_launch; on a stream's thread */
-enum vgpu_way vgpu_execute_way(void); /* as ACCT_VGPU_EXECUTE and ACCT_VGPU_CHECK say */
+void vgpu_execute(void *launch);                          /* struct vgpu_launch; on a stream's thread */
+enum vgpu_way vgpu_execute_way(void);                     /* as ACCT_VGPU_EXECUTE and ACCT_VGPU_CHECK say */
 enum vgpu_way vgpu_launch_way(const struct vgpu_launch *launch);
 
 /* ---- what a launch does, for the model (vgpu_price.c) ---- */
