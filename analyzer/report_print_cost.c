@@ -164,12 +164,17 @@ static void print_times(struct emitter *e, const struct report *r) {
     emit_end(e);
 }
 
+/* A function none of whose calls is counted stands among those that are not. */
+static int has_cost(const struct report_function *f) {
+    return f->costed > f->flops.uncounted;
+}
+
 /* For people: what functions did, in a table of its own. */
 static void print_costs(struct emitter *e, const struct report *r) {
     char label[96];
     int64_t all = 0, left, roofs = 0;
     for (int64_t i = 0; i < r->n_functions; i++) {
-        all += r->functions[i].costed > 0;
+        all += has_cost(&r->functions[i]);
         roofs += r->functions[i].costed && !isnan(r->functions[i].roofline_share);
     }
     if (!for_people(e) || !all) return;
@@ -178,7 +183,7 @@ static void print_costs(struct emitter *e, const struct report *r) {
     emit_list(e, NULL, label, LOOK_TABLE);
     for (int64_t i = 0; i < r->n_functions && left; i++) {
         const struct report_function *f = &r->functions[i];
-        if (!f->costed) continue;
+        if (!has_cost(f)) continue;
         emit_object(e, NULL, NULL, LOOK_FIELDS);
         print_name(e, f->name);
         emit_int(e, NULL, "calls", UNIT_NONE, f->calls);
