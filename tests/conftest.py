@@ -24,8 +24,9 @@ signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 # Root in a container may not, as a rule.
 MAY_MOUNT = os.geteuid() == 0 and not subprocess.run(['unshare', '-m', 'mount', '-t', 'tmpfs', 'none', '/mnt'], stderr=subprocess.DEVNULL).returncode
 
-# Programs that others wrote, which are not kept here, are tested by `make public`.
-collect_ignore = ([] if ON_GPU else ['gpu']) + ([] if os.environ.get('LLMC') or os.environ.get('CUDA_SAMPLES') else ['public'])
+# Programs that others wrote, of which nothing is kept here, are tested where a checkout is named (make public).
+collect_ignore = ([] if ON_GPU else ['gpu']) + [f'public/{test}' for test, checkout in (('test_llmc.py', 'LLMC'), ('test_cuda_samples.py', 'CUDA_SAMPLES'))
+                                                if not os.environ.get(checkout)]
 
 
 def run(*argv, env=None, timeout=120, **kw):

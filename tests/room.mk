@@ -26,3 +26,9 @@ include tests/zoo/zoo.mk
 test-programs: $$(TEST_PROGRAMS)
 check: all $$(TEST_PROGRAMS)
 	BUILD=$(abspath $(BUILD)) $(PYTHON) tests/run $(T)
+
+# Programs that others wrote, from checkouts of theirs: make public LLMC=… CUDA_SAMPLES=…
+.PHONY: public
+public: all
+	@test -n "$(LLMC)$(CUDA_SAMPLES)" || { echo "make public: name a checkout: LLMC=/path/to/llm.c, CUDA_SAMPLES=/path/to/cuda-samples"; exit 2; }
+	BUILD=$(abspath $(BUILD)) LLMC=$(LLMC) CUDA_SAMPLES=$(CUDA_SAMPLES) $(PYTHON) tests/run tests/public
