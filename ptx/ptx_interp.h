@@ -10,8 +10,9 @@
  * What PTX leaves open: a quotient by zero has all bits set, a remainder by zero is the dividend; a lane shuffled from
  * that takes no part gives its reader's own value; shared memory begins with bytes 0xa5, registers and local memory
  * with zeros; clocks count the instructions of the launch; NaN results are the canonical ones. Approximate functions
- * are within one unit in the last place, and no operand of an atomic is flushed. Not there: 128-bit values, cvt.rs,
- * clusters. */
+ * are within one unit in the last place, and no operand of an atomic is flushed. Products of matrix units take exact
+ * factors, and are summed in double and rounded once (fp64: a chain of fma). An asynchronous copy copies at once, and a
+ * block is a cluster of its own. Not there: 128-bit values, cvt.rs, wgmma, sparse products, bulk copies. */
 #ifndef ACCT_PTX_INTERP_H
 #define ACCT_PTX_INTERP_H
 
