@@ -147,13 +147,18 @@ XL = '--model gpt --layers 48 --dim 1600 --heads 25 --seq 1024 --batch 1 --optim
 
 
 def test_gpt2_xl_in_seconds(tmp_path):
-    """1.48e9 parameters, 34 GB on the device; memory: of the largest of program, collector, analysis."""
+    """1.48e9 parameters, 34 GB on the device; memory of program and analysis, each by itself."""
     measure = 'import resource, subprocess, sys; r = subprocess.run(sys.argv[1:]).returncode; u = resource.getrusage(resource.RUSAGE_CHILDREN); ' \
               'print("used", u.ru_maxrss * 1024, u.ru_utime + u.ru_stime); sys.exit(r)'
-    r = run(sys.executable, '-c', measure, ACCT, 'run', '--vgpu=h100-sxm', '--dry', '-o', tmp_path / 'a.db', '--', TRAIN, *XL.split())
-    assert r.returncode == 0, r.stderr
-    most_bytes, seconds = (float(x) for x in re.search(r'^used (\d+) ([\d.]+)$', r.stdout, re.M).groups())
-    assert most_bytes < 1 << 30 and seconds < 10  # of the processor: what else the machine does is not in it
+    program = [ACCT, 'run', '--vgpu=h100-sxm', '--dry', '-o', tmp_path / 'a.db', '--', TRAIN, *XL.split()]
+    total = 0
+    for argv in program, [ACCT, 'analyze', tmp_path / 'a.db']:  # the collector runs the analysis too, but is nobody's child
+        r = run(sys.executable, '-c', measure, *argv)
+        assert r.returncode == 0, r.stderr
+        most_bytes, seconds = (float(x) for x in re.search(r'^used (\d+) ([\d.]+)$', r.stdout, re.M).groups())
+        assert most_bytes < 1 << 30
+        total += seconds
+    assert total < 15, total  # of one processor: what else the machine does is not in it; alone on two it is under 10 s by the clock
     L, C, V, T = 48, 1600, 256, 1024
     parameters = V * C + T * C + L * (12 * C * C + 13 * C) + 2 * C
     j = report(tmp_path / 'a.db')
