@@ -75,7 +75,7 @@ $(ASYNC_PTX): MATRIX_ARCH = compute_80
 $(MATRIX_PTX) $(ASYNC_PTX): $(BUILD)/tests/%.ptx: tests/programs/%.cu
 	@mkdir -p $(@D)
 	$(SAY) "  NVCC $@"
-	$(Q)$(NVCC) -std=c++17 -ptx -arch=$(MATRIX_ARCH) $< -o $@
+	$(Q)$(NVCC) -std=c++17 -diag-suppress 20054 -ptx -arch=$(MATRIX_ARCH) $< -o $@
 $(BUILD)/obj/tests/unit/test_ptx_matrix.o: ROOM_CFLAGS = -DMATRIX_PTX='"$(abspath $(MATRIX_PTX))"' -DASYNC_PTX='"$(abspath $(ASYNC_PTX))"'
 UNIT_ptx_matrix = $(PTX_OBJ) | $(MATRIX_PTX) $(ASYNC_PTX)
 LIBS_ptx_matrix = $(PTX_LIBS)
