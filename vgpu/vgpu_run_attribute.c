@@ -137,11 +137,9 @@ static int sm_shared(const struct vgpu_kernel *k, int block) {
     return wanted >= block ? wanted : shared_step(block);
 }
 
-/* Warps are spread over four partitions, each with a quarter of the registers, which a warp gets in granules. A block
- * must fit as if it took the same of each partition. */
+/* Warps are spread over four partitions, each with a quarter of the registers, which a warp gets in granules. */
 static int blocks_by_registers(const struct vgpu_kernel *k, int warps) {
     int each = up((int)k->registers * VGPU_WARP, WARP_REGISTER_GRANULE);
-    if (each * up(warps, ACCT_SM_PARTS) > ACCT_BLOCK_REGISTERS) return 0;
     return limits()->registers / ACCT_SM_PARTS / each * ACCT_SM_PARTS / warps;
 }
 

@@ -209,6 +209,13 @@ static int occupancy() {
                 for (int block = 1; block <= 1024; block += block < 64 ? 31 : 96)
                     for (int dynamic = 0; dynamic <= room; dynamic += 3000 + dynamic / 3)
                         compare(&s, k.name, k.f, block, (size_t)dynamic, preference);
+                // Around the sizes of which n blocks just fit: what shared memory is given out in shows there.
+                for (int n = 1; n <= 12; n++)
+                    for (int off : {-384, -256, -255, -129, -128, -1, 0, 1, 128}) {
+                        int each = (int)(p.sharedMemPerMultiprocessor / n - p.reservedSharedMemPerBlock);
+                        int dynamic = each - (int)a.sharedSizeBytes + off;
+                        if (dynamic >= 0 && dynamic <= room) compare(&s, k.name, k.f, 32, (size_t)dynamic, preference);
+                    }
             }
         }
     }
