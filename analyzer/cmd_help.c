@@ -1,7 +1,7 @@
 /* acct help [COMMAND|env|devices] */
 #include "analyzer/command.h"
 
-#include "acct/devices.h"
+#include "acct/device_table.h"
 #include "acct/env.h"
 #include "acct/version.h"
 

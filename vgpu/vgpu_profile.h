@@ -5,7 +5,7 @@
 #ifndef VGPU_PROFILE_H
 #define VGPU_PROFILE_H
 
-#include "acct/devices.h"
+#include "acct/device_table.h"
 
 #include <stdbool.h>
 #include <stdint.h>

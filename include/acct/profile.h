@@ -7,7 +7,7 @@
 #ifndef ACCT_PROFILE_H
 #define ACCT_PROFILE_H
 
-#include "acct/devices.h"
+#include "acct/device_table.h"
 
 #include <errno.h>
 #include <stdarg.h>

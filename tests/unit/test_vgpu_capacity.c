@@ -1,7 +1,7 @@
 /* Out of memory where arithmetic says, on a device's profile, dry: capacity less reserve, in pages of 2 MiB, small
  * requests sharing pages, pools in chunks of 32 MiB. The figures come from the table of devices and from the rule in
  * docs/INTERNALS.md. */
-#include "acct/devices.h"
+#include "acct/device_table.h"
 #include "tests/unit/vgpu_testing.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* One device of include/acct/devices.def with all that is known of it: peaks, board, limits of its compute capability.
  * Header only; any thread. */
-#ifndef ACCT_DEVICES_H
-#define ACCT_DEVICES_H
+#ifndef ACCT_DEVICE_TABLE_H
+#define ACCT_DEVICE_TABLE_H
 
 #include <math.h>
 #include <stddef.h>
