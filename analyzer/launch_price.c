@@ -12,6 +12,8 @@
 #define MOST_STEPS UINT64_C(4000000)
 #define ALL_STEPS UINT64_C(64000000)
 #define LEAST_STEPS UINT64_C(20000)
+/* Of all launches of kernels that had to be sampled before: they would take the most, for the least. */
+#define SAMPLE_STEPS UINT64_C(24000000)
 
 struct entry { /* of the cache */
     const struct launch_kernel *kernel;
@@ -32,13 +34,14 @@ struct launch_prices {
     sqlite3_stmt *insert, *insert_count;
     struct entry **slot; /* open addressing; a power of two */
     size_t slots, entries;
-    uint64_t steps_left;
+    uint64_t steps_left, samples_left;
     int64_t hurried;
+    int64_t sampled[64]; /* kernels that had to be sampled, the first of them; 0: none */
 };
 
 struct launch_prices *launch_prices_open(struct launch_sets *sets, sqlite3 *db) {
     struct launch_prices *p = calloc(1, sizeof *p);
-    if (p) *p = (struct launch_prices){.sets = sets, .db = db, .steps_left = ALL_STEPS};
+    if (p) *p = (struct launch_prices){.sets = sets, .db = db, .steps_left = ALL_STEPS, .samples_left = SAMPLE_STEPS};
     return p;
 }
 
@@ -139,6 +142,26 @@ static void why_no_text(struct launch_prices *p, int64_t kernel, char *why, size
 
 /* ---- one price ---- */
 
+/* Where a kernel stands in `sampled`, or would; -1: there is no room. */
+static int sampled_place(const struct launch_prices *p, int64_t kernel) {
+    for (int i = 0; i < (int)(sizeof p->sampled / sizeof *p->sampled); i++)
+        if (p->sampled[i] == kernel || !p->sampled[i]) return i;
+    return -1;
+}
+
+static uint64_t effort(const struct launch_prices *p, int64_t kernel) {
+    int at = sampled_place(p, kernel);
+    uint64_t fair = p->steps_left / 16;
+    if (at >= 0 && p->sampled[at] && p->samples_left < MOST_STEPS / 2) return LEAST_STEPS;
+    return fair > MOST_STEPS ? MOST_STEPS : fair < LEAST_STEPS ? LEAST_STEPS : fair;
+}
+
+static void note_sampled(struct launch_prices *p, int64_t kernel, uint64_t steps) {
+    int at = sampled_place(p, kernel);
+    if (at >= 0) p->sampled[at] = kernel;
+    p->samples_left -= steps < p->samples_left ? steps : p->samples_left;
+}
+
 /* 0, or -1: uncounted. */
 static int price(struct launch_prices *p, const struct entry *e, const struct launch_call *call, struct ptx_cost *out) {
     const struct ptx_function *f = e->kernel ? e->kernel->function : NULL;
@@ -146,13 +169,13 @@ static int price(struct launch_prices *p, const struct entry *e, const struct la
         why_no_text(p, e->kernel_id, out->why, sizeof out->why);
         return -1;
     }
-    uint64_t steps = p->steps_left / 16;
-    steps = steps > MOST_STEPS ? MOST_STEPS : steps < LEAST_STEPS ? LEAST_STEPS : steps;
+    uint64_t steps = effort(p, e->kernel_id);
     const void *params = call->args && call->arg_bytes >= f->param_bytes ? call->args : NULL;
     int r =
         ptx_cost_launch_within(steps, e->kernel->module, f, call->grid, call->block, call->dynamic_shared, params, out);
     p->steps_left -= out->steps < p->steps_left ? out->steps : p->steps_left;
-    if (!r && out->grade != PTX_COST_EXACT && steps < MOST_STEPS / 2 && out->steps > steps / 2) p->hurried++;
+    if (!r && out->grade == PTX_COST_SAMPLED) note_sampled(p, e->kernel_id, out->steps);
+    if (!r && out->grade != PTX_COST_EXACT && steps < MOST_STEPS / 2 && out->steps > steps / 32) p->hurried++;
     return r;
 }
 
