@@ -17,7 +17,7 @@ def way(request, tmp_path):
     return {**WAYS[request.param], 'ACCT_CACHE': str(tmp_path)}
 
 
-@pytest.mark.parametrize('case', ['routes', 'features', 'geometry', 'shared', 'limits', 'symbols', 'attributes', 'occupancy', 'streams', 'threads', 'host-unused', 'waiting'])
+@pytest.mark.parametrize('case', ['routes', 'features', 'geometry', 'shared', 'limits', 'symbols', 'attributes', 'occupancy', 'streams', 'threads', 'host-unused', 'waiting', 'order'])
 def test_case(case, way):
     r = program('launch_cases', case, env=way)
     assert (r.returncode, r.stderr) == (7, '')

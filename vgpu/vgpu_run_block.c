@@ -94,6 +94,14 @@ static void go_on(struct vgpu_fibers *f, struct fiber *own) {
     if (next != own) change(f, own, next);
 }
 
+/* A barrier has opened: the first warp goes on first, not the one that came last. On a device all go on together, so
+ * that programs get away with a first warp that reads, with no further barrier, what the others overwrite behind a
+ * loop. */
+static void begin_anew(struct vgpu_fibers *f, struct fiber *own) {
+    struct fiber *first = &f->fiber[__builtin_ctz(f->runnable)];
+    if (first != own) change(f, own, first);
+}
+
 static bool complete(const struct vgpu_fibers *f, const struct barrier *b) {
     return b->wanted ? b->arrived >= b->wanted : b->waiting && b->waiting == f->live;
 }
@@ -132,7 +140,10 @@ static uint32_t wait_at(struct vgpu_frame *frame, uint32_t warp, uint32_t id, ui
     b->arrived += VGPU_WARP;
     b->count += count;
     f->runnable &= ~bit;
-    if (complete(f, b)) release(f, b);
+    if (complete(f, b)) {
+        release(f, b);
+        begin_anew(f, &f->fiber[warp]);
+    }
     if (!(f->runnable & bit)) go_on(f, &f->fiber[warp]);
     return f->counted[warp];
 }

@@ -735,6 +735,30 @@ static int waiting() {
     return 7;
 }
 
+/* Behind a barrier the first thread reads what the others overwrite after it: a race, and programs in use have it. On a
+ * device all warps go on together, and the first is long done; so it must be here. */
+__global__ void reads_first(int *x, int *seen) {
+    __shared__ int sum;
+    if (threadIdx.x == blockDim.x - 1) sum = 0;
+    __syncthreads();
+    atomicAdd(&sum, x[threadIdx.x]);
+    __syncthreads();
+    if (threadIdx.x == 0) seen[blockIdx.x] = x[blockDim.x - 1] + sum;
+    x[threadIdx.x] = -1;
+}
+
+static int order() {
+    for (int threads = 32; threads <= 1024; threads *= 2) {
+        int *x = device_ints(threads), *seen = device_ints(1), host[1024], got;
+        for (int i = 0; i < threads; i++) host[i] = i;
+        CHECK(cudaMemcpy(x, host, threads * sizeof(int), cudaMemcpyHostToDevice));
+        reads_first<<<1, threads>>>(x, seen);
+        CHECK(cudaMemcpy(&got, seen, sizeof got, cudaMemcpyDeviceToHost));
+        EXPECT(got == threads - 1 + threads * (threads - 1) / 2);
+    }
+    return 7;
+}
+
 static const struct {
     const char *name;
     int (*run)();
@@ -770,6 +794,7 @@ static const struct {
              {"fork-amid-kernels", fork_amid_kernels},
              {"plugin", plugin},
              {"spread", spread},
+             {"order", order},
              {"waiting", waiting}};
 
 int main(int argc, char **argv) {
