@@ -127,8 +127,9 @@ bool vgpu_device_can(const void *address, size_t bytes);
 /* The same, and the range around it that is of one kind: *first, *length. exact: a block of the device ends where the
  * program asked for it to end. */
 bool vgpu_device_range(const void *address, size_t bytes, bool exact, uint64_t *first, uint64_t *length);
-void *vgpu_device_take(size_t bytes);    /* by a kernel's malloc: never waits. NULL: no room, or 0 bytes */
-void vgpu_device_release(void *address); /* at once, by a kernel's free */
+void *vgpu_device_allocate(int device, size_t bytes); /* as cudaMalloc, bytes > 0. NULL: no room */
+void *vgpu_device_take(size_t bytes);                 /* by a kernel's malloc: never waits. NULL: no room, or 0 bytes */
+void vgpu_device_release(void *address);              /* at once, by a kernel's free */
 cudaError_t vgpu_release_ordered(void *address, cudaStream_t stream); /* of cudaMalloc, when the stream gets there */
 uint64_t vgpu_capacity(void);                                         /* of a device, in all */
 void vgpu_memory_reset(int device);

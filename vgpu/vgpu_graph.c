@@ -324,7 +324,7 @@ static cudaError_t about_to_destroy(cudaGraph_t graph) {
     cudaError_t e = cudaSuccess;
     LOCKED({
         struct CUgraph_st *g = vgpu_graph_find(graph);
-        if (!g || g->parent) e = cudaErrorInvalidValue;
+        if (!g || g->parent || vgpu_capture_fills(g)) e = cudaErrorInvalidValue;
         for (size_t i = 0; !e && i < g->nodes; i++)
             vgpu_graph_tell(CUPTI_CBID_RESOURCE_GRAPHNODE_DESTROY_STARTING, g, g->node[i], NULL);
         if (!e) vgpu_graph_tell(CUPTI_CBID_RESOURCE_GRAPH_DESTROY_STARTING, g, NULL, NULL);

@@ -155,12 +155,14 @@ cudaError_t vgpu_capture_unsafe_locked(void);
 cudaError_t vgpu_capture_refuse_event(const struct vgpu_captured *mark); /* cudaEventQuery and the like */
 extern __thread unsigned vgpu_capture_exempt; /* above 0: the engine's own calls, which are never unsafe */
 void vgpu_capture_stream_gone(struct vgpu_stream *stream);
+bool vgpu_capture_fills(const struct CUgraph_st *graph); /* a capture goes on that adds nodes to it */
 
 /* ---- launch (vgpu_graph_launch.c) ---- */
 cudaError_t vgpu_graph_into_capture(struct vgpu_stream *stream, const struct CUgraph_st *graph);
 
 /* ---- memory nodes (vgpu_graph_memory.c) ---- */
-cudaError_t vgpu_graph_block_new(size_t bytes, struct vgpu_graph_block **out, void **address); /* no lock held */
+/* No lock held. */
+cudaError_t vgpu_graph_block_new(int device, size_t bytes, struct vgpu_graph_block **out, void **address);
 void vgpu_graph_block_hold(struct vgpu_graph_block *block);
 void vgpu_graph_block_drop(struct vgpu_graph_block *block);
 cudaError_t vgpu_graph_block_begin(struct vgpu_graph_block *block); /* its allocation node is launched */
@@ -171,7 +173,7 @@ bool vgpu_graph_block_is(const void *address);
 /* cudaFree, cudaFreeAsync of memory that a graph gave: true when `address` is such; no lock held. */
 bool vgpu_graph_memory_free(void *address, cudaError_t *error);
 /* cudaMallocAsync, cudaFreeAsync into a stream that is capturing: true when it is, no lock held. */
-bool vgpu_graph_memory_alloc_captured(void **out, size_t bytes, cudaStream_t stream, cudaError_t *error);
+bool vgpu_graph_memory_alloc_captured(void **out, size_t bytes, int device, cudaStream_t stream, cudaError_t *error);
 bool vgpu_graph_memory_free_captured(void *address, cudaStream_t stream, cudaError_t *error);
 /* Adds a node that is no work item to the stream's capture. Takes the body over. */
 cudaError_t vgpu_capture_add(struct vgpu_stream *stream, struct vgpu_body *body, struct CUgraphNode_st **out);

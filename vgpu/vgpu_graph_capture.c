@@ -14,6 +14,7 @@ struct vgpu_capture {
     pthread_t thread;
     struct vgpu_stream *origin;
     struct vgpu_stream *streams; /* all of it, by capture_next */
+    struct vgpu_front left;      /* the last work of streams that were destroyed meanwhile */
     bool invalid;
 };
 
@@ -86,6 +87,7 @@ static void free_capture(struct vgpu_capture *c) {
             *at = c->next;
             break;
         }
+    clear_front(&c->left);
     atomic_fetch_sub_explicit(&active, 1, memory_order_relaxed);
     free(c);
 }
@@ -104,7 +106,13 @@ static cudaError_t begin(struct vgpu_stream *s, struct CUgraph_st *graph, const 
         clear_front(&s->front);
         return cudaErrorMemoryAllocation;
     }
-    *c = (struct vgpu_capture){captures, ++last_id, g, graph != NULL, mode, pthread_self(), s, NULL, false};
+    *c = (struct vgpu_capture){.next = captures,
+                               .id = ++last_id,
+                               .graph = g,
+                               .given = graph != NULL,
+                               .mode = mode,
+                               .thread = pthread_self(),
+                               .origin = s};
     captures = c;
     atomic_fetch_add_explicit(&active, 1, memory_order_relaxed);
     join(c, s);
@@ -142,6 +150,12 @@ static void mark_from(struct CUgraphNode_st *n) {
     for (size_t i = 0; i < n->ins; i++) mark_from(n->in[i].from);
 }
 
+static bool all_marked(const struct vgpu_front *f) {
+    for (size_t i = 0; i < f->count; i++)
+        if (!f->node[i]->mark) return false;
+    return true;
+}
+
 /* Does every other stream's last work come before what the origin goes on from? A node's dependencies are older than
  * it, but for those that the program added itself, so one pass from the youngest to the oldest nearly always does. */
 static bool joined(const struct vgpu_capture *c) {
@@ -156,9 +170,8 @@ static bool joined(const struct vgpu_capture *c) {
                 g->node[i]->in[k].from->mark = true;
         }
     for (const struct vgpu_stream *s = c->streams; s; s = s->capture_next)
-        for (size_t i = 0; i < s->front.count; i++)
-            if (!s->front.node[i]->mark) return false;
-    return true;
+        if (!all_marked(&s->front)) return false;
+    return all_marked(&c->left);
 }
 
 static cudaError_t end(struct vgpu_stream *s, struct CUgraph_st **out) {
@@ -191,11 +204,11 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out) {
     return e;
 }
 
-/* Its stream is destroyed: nothing can end it any more. */
+/* A stream is destroyed. Where the capture began, nothing can end it any more; else it goes on, and what the stream did
+ * must have been joined by its end. */
 void vgpu_capture_stream_gone(struct vgpu_stream *s) {
     struct vgpu_capture *c = s->capture;
     if (!c) return;
-    c->invalid = true;
     if (c->origin == s) {
         if (!c->given) vgpu_graph_free(c->graph);
         free_capture(c);
@@ -206,8 +219,15 @@ void vgpu_capture_stream_gone(struct vgpu_stream *s) {
             *at = s->capture_next;
             break;
         }
+    if (extend(&c->left, s->front.node, s->front.edge, s->front.count)) c->invalid = true;
     s->capture = NULL;
     clear_front(&s->front);
+}
+
+bool vgpu_capture_fills(const struct CUgraph_st *g) {
+    for (const struct vgpu_capture *c = captures; c; c = c->next)
+        if (c->graph == g) return true;
+    return false;
 }
 
 /* ---- what is refused ---- */
@@ -454,8 +474,14 @@ static cudaError_t update(struct vgpu_stream *s, cudaGraphNode_t *nodes, const c
     if (s->capture->invalid) return cudaErrorStreamCaptureInvalidated;
     for (size_t i = 0; i < count; i++)
         if (!vgpu_node_find(nodes[i]) || nodes[i]->graph != s->capture->graph) return cudaErrorInvalidValue;
-    return flags == cudaStreamSetCaptureDependencies ? set_front(&s->front, nodes, edges, count)
-                                                     : extend(&s->front, nodes, edges, count);
+    struct vgpu_front more = {0}; /* `nodes` may be what cudaStreamGetCaptureInfo told: the front itself */
+    cudaError_t e = set_front(&more, nodes, edges, count);
+    if (!e && flags == cudaStreamSetCaptureDependencies)
+        e = set_front(&s->front, more.node, more.edge, more.count);
+    else if (!e)
+        e = extend(&s->front, more.node, more.edge, more.count);
+    clear_front(&more);
+    return e;
 }
 
 cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t *nodes,

@@ -11,12 +11,13 @@ struct vgpu_graph_block {
     struct vgpu_graph_block *next;
     void *address;
     size_t bytes;
+    int device;
     unsigned holds; /* graphs that have the node; 0: kept because it is live */
     bool live;
 };
 
 static struct vgpu_graph_block *blocks;
-static uint64_t used, used_high, reserved, reserved_high; /* bytes */
+static struct account { uint64_t used, used_high, reserved, reserved_high; /* bytes */ } accounts[VGPU_MAX_DEVICES];
 
 static struct vgpu_graph_block *find(const void *address) {
     struct vgpu_graph_block *b = blocks;
@@ -32,23 +33,23 @@ bool vgpu_graph_block_live(const struct vgpu_graph_block *b) {
     return b->live;
 }
 
-cudaError_t vgpu_graph_block_new(size_t bytes, struct vgpu_graph_block **out, void **address) {
+cudaError_t vgpu_graph_block_new(int device, size_t bytes, struct vgpu_graph_block **out, void **address) {
     struct vgpu_graph_block *b = calloc(1, sizeof *b);
     if (!b) return cudaErrorMemoryAllocation;
-    vgpu_capture_exempt++;
-    cudaError_t e = cudaMalloc(&b->address, bytes);
-    vgpu_capture_exempt--;
-    if (e) {
+    b->address = vgpu_device_allocate(device, bytes);
+    if (!b->address) {
         free(b);
-        return e;
+        return cudaErrorMemoryAllocation;
     }
     pthread_mutex_lock(&vgpu_lock);
+    struct account *a = &accounts[device];
     b->bytes = bytes;
+    b->device = device;
     b->holds = 1;
     b->next = blocks;
     blocks = b;
-    reserved += bytes;
-    if (reserved > reserved_high) reserved_high = reserved;
+    a->reserved += bytes;
+    if (a->reserved > a->reserved_high) a->reserved_high = a->reserved;
     pthread_mutex_unlock(&vgpu_lock);
     *out = b;
     *address = b->address;
@@ -65,7 +66,7 @@ static void release(struct vgpu_graph_block *b) {
             *at = b->next;
             break;
         }
-    reserved -= b->bytes;
+    accounts[b->device].reserved -= b->bytes;
     vgpu_device_release(b->address);
     free(b);
 }
@@ -76,9 +77,10 @@ void vgpu_graph_block_drop(struct vgpu_graph_block *b) {
 
 cudaError_t vgpu_graph_block_begin(struct vgpu_graph_block *b) {
     if (b->live || !b->address) return cudaErrorInvalidValue;
+    struct account *a = &accounts[b->device];
     b->live = true;
-    used += b->bytes;
-    if (used > used_high) used_high = used;
+    a->used += b->bytes;
+    if (a->used > a->used_high) a->used_high = a->used;
     return cudaSuccess;
 }
 
@@ -86,15 +88,15 @@ cudaError_t vgpu_graph_block_end(const void *address) {
     struct vgpu_graph_block *b = find(address);
     if (!b || !b->live) return cudaErrorInvalidValue;
     b->live = false;
-    used -= b->bytes;
+    accounts[b->device].used -= b->bytes;
     return cudaSuccess;
 }
 
 void vgpu_graph_memory_reset(int device) {
     pthread_mutex_lock(&vgpu_lock);
     for (struct vgpu_graph_block *b = blocks; b; b = b->next) {
-        if (!b->address || vgpu_device_of(b->address) != device) continue;
-        if (b->live) used -= b->bytes;
+        if (!b->address || b->device != device) continue;
+        if (b->live) accounts[device].used -= b->bytes;
         b->live = false;
         b->address = NULL;
     }
@@ -118,21 +120,20 @@ bool vgpu_graph_memory_free(void *address, cudaError_t *error) {
 
 /* ---- cudaMallocAsync and cudaFreeAsync in a capture ---- */
 
-static struct cudaMemAllocNodeParams alloc_params(size_t bytes, void *address) {
-    return (struct cudaMemAllocNodeParams){
-        .poolProps = {.allocType = cudaMemAllocationTypePinned,
-                      .location = {.type = cudaMemLocationTypeDevice, .id = vgpu_current()}},
-        .bytesize = bytes,
-        .dptr = address};
+static struct cudaMemAllocNodeParams alloc_params(int device, size_t bytes, void *address) {
+    return (struct cudaMemAllocNodeParams){.poolProps = {.allocType = cudaMemAllocationTypePinned,
+                                                         .location = {.type = cudaMemLocationTypeDevice, .id = device}},
+                                           .bytesize = bytes,
+                                           .dptr = address};
 }
 
-bool vgpu_graph_memory_alloc_captured(void **out, size_t bytes, cudaStream_t stream, cudaError_t *error) {
+bool vgpu_graph_memory_alloc_captured(void **out, size_t bytes, int device, cudaStream_t stream, cudaError_t *error) {
     struct vgpu_body body = {.type = cudaGraphNodeTypeMemAlloc};
     void *address;
     if (!vgpu_capturing(stream)) return false;
-    *error = vgpu_graph_block_new(bytes, &body.block, &address);
+    *error = vgpu_graph_block_new(device, bytes, &body.block, &address);
     if (*error) return true;
-    body.alloc = alloc_params(bytes, address);
+    body.alloc = alloc_params(device, bytes, address);
     pthread_mutex_lock(&vgpu_lock);
     struct vgpu_stream *s = vgpu_stream_find(stream);
     if (s && s->capture) {
@@ -169,10 +170,10 @@ cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *out, cudaGraph_t graph, co
     struct vgpu_body body = {.type = cudaGraphNodeTypeMemAlloc};
     void *address;
     if (!out || !params || !params->bytesize || params->poolProps.allocType != cudaMemAllocationTypePinned ||
-        params->poolProps.location.type != cudaMemLocationTypeDevice)
+        params->poolProps.location.type != cudaMemLocationTypeDevice || !vgpu_is_device(params->poolProps.location.id))
         return cudaErrorInvalidValue;
     if (params->poolProps.handleTypes != cudaMemHandleTypeNone) return cudaErrorNotSupported;
-    cudaError_t e = vgpu_graph_block_new(params->bytesize, &body.block, &address);
+    cudaError_t e = vgpu_graph_block_new(params->poolProps.location.id, params->bytesize, &body.block, &address);
     if (e) return e;
     body.alloc = *params;
     body.alloc.dptr = address;
@@ -213,9 +214,10 @@ cudaError_t cudaGraphMemFreeNodeGetParams(cudaGraphNode_t node, void *out) {
 /* ---- the device's account of it ---- */
 
 cudaError_t cudaDeviceGetGraphMemAttribute(int device, enum cudaGraphMemAttributeType attribute, void *value) {
-    const uint64_t *const numbers[] = {&used, &used_high, &reserved, &reserved_high};
     if (!vgpu_is_device(device)) return cudaErrorInvalidDevice;
     if (!value || (unsigned)attribute > cudaGraphMemAttrReservedMemHigh) return cudaErrorInvalidValue;
+    const struct account *a = &accounts[device];
+    const uint64_t *const numbers[] = {&a->used, &a->used_high, &a->reserved, &a->reserved_high};
     pthread_mutex_lock(&vgpu_lock);
     *(uint64_t *)value = *numbers[attribute];
     pthread_mutex_unlock(&vgpu_lock);
@@ -228,10 +230,11 @@ cudaError_t cudaDeviceSetGraphMemAttribute(int device, enum cudaGraphMemAttribut
     if (!vgpu_is_device(device)) return cudaErrorInvalidDevice;
     if (!value || (!of_used && !of_reserved) || *(const uint64_t *)value) return cudaErrorInvalidValue;
     pthread_mutex_lock(&vgpu_lock);
+    struct account *a = &accounts[device];
     if (of_used)
-        used_high = used;
+        a->used_high = a->used;
     else
-        reserved_high = reserved;
+        a->reserved_high = a->reserved;
     pthread_mutex_unlock(&vgpu_lock);
     return cudaSuccess;
 }

@@ -193,6 +193,10 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
     return cudaSuccess;
 }
 
+void *vgpu_device_allocate(int device, size_t bytes) {
+    return allocate(device, bytes, true);
+}
+
 void *vgpu_device_take(size_t bytes) {
     return bytes ? allocate(vgpu_current(), bytes, false) : NULL;
 }

@@ -142,8 +142,9 @@ static cudaError_t check_stream(cudaStream_t stream, int *device) {
 
 cudaError_t cudaMallocFromPoolAsync(void **out, size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
     cudaError_t e;
-    if (!out || device_of(pool) < 0) return cudaErrorInvalidValue;
-    if (bytes && vgpu_graph_memory_alloc_captured(out, bytes, stream, &e)) return e;
+    int device = device_of(pool);
+    if (!out || device < 0) return cudaErrorInvalidValue;
+    if (bytes && vgpu_graph_memory_alloc_captured(out, bytes, device, stream, &e)) return e;
     if (bytes) return allocate(out, bytes, pool, stream);
     e = check_stream(stream, NULL);
     if (!e) *out = NULL;

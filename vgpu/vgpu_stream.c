@@ -79,7 +79,9 @@ static void thread_ends(void *mine) {
         return; /* in a forked child the lock may be held by a thread that is not there */
     pthread_mutex_lock(&vgpu_lock);
     for (int i = 0; i < VGPU_MAX_DEVICES; i++) {
-        if (of_device[i]) retire(of_device[i]);
+        if (!of_device[i]) continue;
+        vgpu_capture_stream_gone(of_device[i]);
+        retire(of_device[i]);
         of_device[i] = NULL;
     }
     pthread_mutex_unlock(&vgpu_lock);

@@ -679,6 +679,39 @@ static void refused() {
     CHECK(cudaStreamIsCapturing(side, &status));
     EXPECT(status == cudaStreamCaptureStatusNone);
 
+    cudaStream_t gone = new_stream(); // a branch whose stream is destroyed: what counts is that it came back
+    CHECK(cudaStreamBeginCapture(s, global));
+    CHECK(cudaEventRecord(mark, s));
+    CHECK(cudaStreamWaitEvent(gone, mark, 0));
+    add<<<1, 1, 0, gone>>>(x, 4);
+    CHECK(cudaEventRecord(mark, gone));
+    CHECK(cudaStreamWaitEvent(s, mark, 0));
+    CHECK(cudaStreamDestroy(gone));
+    CHECK(cudaStreamEndCapture(s, &g));
+    EXPECT(count_nodes(g) == 1);
+    gone = new_stream();
+    CHECK(cudaStreamBeginCapture(s, global));
+    CHECK(cudaEventRecord(mark, s));
+    CHECK(cudaStreamWaitEvent(gone, mark, 0));
+    add<<<1, 1, 0, gone>>>(x, 4);
+    CHECK(cudaStreamDestroy(gone));
+    GIVES(cudaErrorStreamCaptureUnjoined, cudaStreamEndCapture(s, &g));
+
+    CHECK(cudaStreamBeginCapture(s, global)); // what it fills cannot be destroyed
+    add<<<1, 1, 0, s>>>(x, 4);
+    const cudaGraphNode_t *last;
+    size_t count;
+    CHECK(cudaStreamGetCaptureInfo(s, &status, nullptr, &g, &last, nullptr, &count));
+    GIVES(cudaErrorInvalidValue, cudaGraphDestroy(g));
+    for (int i = 0; i < 3; i++) { // the nodes that it told are given back to it
+        CHECK(cudaStreamGetCaptureInfo(s, &status, nullptr, &g, &last, nullptr, &count));
+        CHECK(cudaStreamUpdateCaptureDependencies(s, (cudaGraphNode_t *)last, nullptr, count,
+                                                  cudaStreamAddCaptureDependencies));
+    }
+    add<<<1, 1, 0, s>>>(x, 4);
+    CHECK(cudaStreamEndCapture(s, &g));
+    CHECK(cudaGraphDestroy(g));
+
     CHECK(cudaStreamBeginCapture(blocking, cudaStreamCaptureModeRelaxed)); // the legacy stream would have to wait for it
     GIVES(cudaErrorStreamCaptureImplicit, cudaStreamIsCapturing(nullptr, &status));
     CHECK(cudaStreamIsCapturing(blocking, &status));
@@ -725,6 +758,14 @@ static void threads() {
         CHECK(cudaStreamEndCapture(s, &g));
     }).join();
     EXPECT(count_nodes(g) == 1);
+    std::thread([&] { // a thread that ends in a capture of its own stream takes that capture with it
+        CHECK(cudaStreamBeginCapture(cudaStreamPerThread, cudaStreamCaptureModeRelaxed));
+    }).join();
+    for (int i = 0; i < 3; i++) {
+        cudaStreamCaptureStatus status;
+        CHECK(cudaStreamIsCapturing(new_stream(), &status));
+        EXPECT(status == cudaStreamCaptureStatusNone);
+    }
     std::vector<std::thread> all; // captures and launches side by side
     std::vector<int *> sums;
     for (int i = 0; i < 4; i++) sums.push_back(new_int(0));

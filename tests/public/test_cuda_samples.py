@@ -13,6 +13,7 @@ NAMES = """asyncAPI|PASSED|1
 batchCUBLAS|0 error(s)|1
 binaryPartitionCG||1
 fp16ScalarProduct|PASSED|1
+graphMemoryNodes|Cleanup complete|1
 inlinePTX|Test Successful|1
 jacobiCudaGraphs|PASSED|1
 matrixMulCUBLAS|PASS|1

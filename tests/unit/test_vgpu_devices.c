@@ -292,6 +292,51 @@ static void reset_is_of_one(void **state) {
     (void)cudaGetLastError();
 }
 
+static uint64_t graph_memory(int device) {
+    uint64_t bytes = 0;
+    assert_int_equal(cudaDeviceGetGraphMemAttribute(device, cudaGraphMemAttrReservedMemCurrent, &bytes), 0);
+    return bytes;
+}
+
+static void of_device_1(void *address) {
+    struct cudaPointerAttributes a;
+    assert_int_equal(cudaPointerGetAttributes(&a, address), 0);
+    assert_int_equal(a.device, 1);
+    assert_true(graph_memory(1) >= 1 << 20);
+    assert_int_equal(graph_memory(0), 0);
+}
+
+/* Memory nodes take theirs where they say, captured ones on their stream's device, whichever is the current one. */
+static void memory_of_graphs(void **state) {
+    (void)state;
+    cudaGraph_t g;
+    cudaGraphNode_t n;
+    cudaStream_t s;
+    void *p;
+    struct cudaMemAllocNodeParams a = {.bytesize = 1 << 20,
+                                       .poolProps = {.allocType = cudaMemAllocationTypePinned,
+                                                     .location = {.type = cudaMemLocationTypeDevice, .id = 1}}};
+    assert_int_equal(cudaSetDevice(0), 0);
+    assert_int_equal(cudaGraphCreate(&g, 0), 0);
+    assert_int_equal(cudaGraphAddMemAllocNode(&n, g, NULL, 0, &a), 0);
+    of_device_1(a.dptr);
+    a.poolProps.location.id = 99;
+    assert_int_equal(cudaGraphAddMemAllocNode(&n, g, NULL, 0, &a), cudaErrorInvalidValue);
+    assert_int_equal(cudaGraphDestroy(g), 0);
+    assert_int_equal(graph_memory(1), 0);
+
+    assert_int_equal(cudaSetDevice(1), 0);
+    assert_int_equal(cudaStreamCreate(&s), 0);
+    assert_int_equal(cudaSetDevice(0), 0);
+    assert_int_equal(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal), 0);
+    assert_int_equal(cudaMallocAsync(&p, 1 << 20, s), 0);
+    of_device_1(p);
+    assert_int_equal(cudaFreeAsync(p, s), 0);
+    assert_int_equal(cudaStreamEndCapture(s, &g), 0);
+    assert_int_equal(cudaGraphDestroy(g), 0);
+    assert_int_equal(cudaStreamDestroy(s), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(current_is_the_threads),    cmocka_unit_test(memory_is_a_devices),
@@ -299,7 +344,7 @@ int main(void) {
         cmocka_unit_test(events_are_a_devices),      cmocka_unit_test(copies_between_devices),
         cmocka_unit_test(copy_waits_for_both),       cmocka_unit_test(peer_access),
         cmocka_unit_test(pools_are_a_devices),       cmocka_unit_test(handles_are_a_devices),
-        cmocka_unit_test(reset_is_of_one),
+        cmocka_unit_test(reset_is_of_one),           cmocka_unit_test(memory_of_graphs),
     };
     setenv("ACCT_VGPU", "cpu:3", 1);
     setenv("ACCT_VGPU_MEMORY", "64M", 1);
