@@ -194,6 +194,8 @@ def test_file_without_a_base(tmp_path):
     ('base = t4\nfp32 = nanTFLOP/s\n', 'must be a peak'), ('base = t4\nfp32 = 0x9TFLOP/s\n', 'must be a peak'), ('base = t4\nlaunch = 3\n', 'must be a time'), ('base = t4\nsms = 3\n', 'unknown key'),
     ('base = t4\nmultiprocessors = 2.5\n', 'must be a whole number'), ('base = t4\npeer_access = 1\n', 'must be yes or no'), ('base = t4\nname =\n', 'must be a text'),
     ('base = t4\ntotal = 3GiB\ntotal = 4GiB\n', ':3: total is there twice'), ('base = t4\nsm = 87\n', 'sm = 87: its limits are not known'), ('base = t4\nreserved = 16GiB\n', 'nothing is left'),
+    ('base = t4\nbandwidth = 0GB/s\n', 'must be a rate'), ('base = t4\nhost_link = 1e-300GB/s\n', 'must be a rate'), ('base = t4\nbf16 = 0TFLOP/s\n', 'must be a peak'),
+    ('base = t4\nlaunch = 1e9s\n', 'must be a time'), ('base = t4\nname = \x1b[31m\n', 'must be a text'),
     ('base = t4\ntotal = 99999999999TiB\n', 'must be a size'), ('base = t4\nclock = 99999999GHz\n', 'must be a frequency'),
     (WHOLE.replace('total = 2GiB\n', ''), 'total is missing, and there is no base'), ('', 'name is missing'), ('base = t4\nname = ' + 'x' * 600 + '\n', ':2: the line is too long'),
 ])

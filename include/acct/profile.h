@@ -82,6 +82,12 @@ static inline const struct acct_profile_unit *acct_profile_units(enum acct_profi
     return units[kind];
 }
 
+/* Times are computed by division by rates and peaks, and a launch is added to each op's: what they cannot be. */
+static inline int acct_profile_in_bounds(enum acct_profile_kind kind, double n) {
+    if (kind == ACCT_KEY_SECONDS) return n <= 1;
+    return n > 0 || (kind != ACCT_KEY_RATE && kind != ACCT_KEY_PEAK);
+}
+
 /* 0, or -1: not a positive number with a unit of that kind (a count: a whole number without one). */
 static inline int acct_profile_number(enum acct_profile_kind kind, const char *text, double *out) {
     char *end;
@@ -100,7 +106,7 @@ static inline int acct_profile_number(enum acct_profile_kind kind, const char *t
     for (const struct acct_profile_unit *u = acct_profile_units(kind); u->name; u++) {
         if (strcmp(u->name, end)) continue;
         *out = kind == ACCT_KEY_SECONDS ? n * u->factor : round(n * u->factor);
-        return 0;
+        return acct_profile_in_bounds(kind, *out) ? 0 : -1;
     }
     return -1;
 }
@@ -179,7 +185,7 @@ static inline const char *acct_profile_like(enum acct_profile_kind kind) {
         [ACCT_KEY_RATE] = "a rate such as 2000GB/s",
         [ACCT_KEY_PEAK] = "a peak such as 312TFLOP/s, or none",
         [ACCT_KEY_HERTZ] = "a frequency such as 1410MHz",
-        [ACCT_KEY_SECONDS] = "a time such as 2us",
+        [ACCT_KEY_SECONDS] = "a time such as 2us, at most 1s",
         [ACCT_KEY_COUNT] = "a whole number",
         [ACCT_KEY_SWITCH] = "yes or no",
     };
@@ -191,6 +197,8 @@ static inline int acct_profile_set(struct acct_device *d, const struct acct_prof
     double n = 0;
     if (k->kind == ACCT_KEY_TEXT) {
         if (!*value || strlen(value) >= k->bytes) return -1;
+        for (const char *c = value; *c; c++)
+            if ((unsigned char)*c < ' ' || *c == 127) return -1; /* it is printed on terminals */
         acct_device_text((char *)d + k->offset, k->bytes, value);
         return 0;
     }
