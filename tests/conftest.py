@@ -25,7 +25,7 @@ signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 MAY_MOUNT = os.geteuid() == 0 and not subprocess.run(['unshare', '-m', 'mount', '-t', 'tmpfs', 'none', '/mnt'], stderr=subprocess.DEVNULL).returncode
 
 # Programs that others wrote, of which nothing is kept here, are tested where a checkout is named (make public).
-collect_ignore = ([] if ON_GPU else ['gpu']) + [f'public/{test}' for test, checkout in (('test_llmc.py', 'LLMC'), ('test_cuda_samples.py', 'CUDA_SAMPLES'))
+collect_ignore = ([] if ON_GPU else ['gpu']) + [f'public/{test}' for test, checkout in (('test_llmc.py', 'LLMC'), ('test_cuda_samples.py', 'CUDA_SAMPLES'), ('test_sgemm.py', 'SGEMM'))
                                                 if not os.environ.get(checkout)]
 
 

@@ -27,8 +27,8 @@ test-programs: $$(TEST_PROGRAMS)
 check: all $$(TEST_PROGRAMS)
 	BUILD=$(abspath $(BUILD)) $(PYTHON) tests/run $(T)
 
-# Programs that others wrote, from checkouts of theirs: make public LLMC=… CUDA_SAMPLES=…
+# Programs that others wrote, from checkouts of theirs: make public LLMC=… CUDA_SAMPLES=… SGEMM=…
 .PHONY: public
 public: all
-	@test -n "$(LLMC)$(CUDA_SAMPLES)" || { echo "make public: name a checkout: LLMC=/path/to/llm.c, CUDA_SAMPLES=/path/to/cuda-samples"; exit 2; }
-	BUILD=$(abspath $(BUILD)) LLMC=$(LLMC) CUDA_SAMPLES=$(CUDA_SAMPLES) $(PYTHON) tests/run tests/public
+	@test -n "$(LLMC)$(CUDA_SAMPLES)$(SGEMM)" || { echo "make public: name a checkout: LLMC=/path/to/llm.c, CUDA_SAMPLES=/path/to/cuda-samples, SGEMM=/path/to/SGEMM_CUDA"; exit 2; }
+	BUILD=$(abspath $(BUILD)) LLMC=$(LLMC) CUDA_SAMPLES=$(CUDA_SAMPLES) SGEMM=$(SGEMM) $(PYTHON) tests/run tests/public
