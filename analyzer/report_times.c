@@ -107,10 +107,32 @@ static void note_model(struct report *r) {
                     "FLOPs are the program's, as far as it does not decide by values.");
 }
 
+/* What a graph's launch did is seen by its activities only. */
+static int note_graphs(struct report *r, char *err, size_t err_len) {
+    sqlite3_stmt *st = report_prepare(r,
+                                      "SELECT count(*), coalesce(sum(end_ns - start_ns), 0) FROM activity "
+                                      "WHERE graph_node > 0",
+                                      err, err_len);
+    int rc;
+    if (!st) return -1;
+    if ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        if (sqlite3_column_int64(st, 0))
+            report_note(
+                r,
+                "%lld kernels, copies and memsets were done by launches of CUDA graphs, which are not recorded: a "
+                "captured call counts once, however often it was launched, and %.0f %% of the device's time is of "
+                "no call. Totals, FLOPs, bytes and rates are lower bounds, whatever their grade.",
+                (long long)sqlite3_column_int64(st, 0),
+                r->busy_ns > 0 ? 100.0 * (double)sqlite3_column_int64(st, 1) / (double)r->busy_ns : 0.0);
+        rc = sqlite3_step(st);
+    }
+    return report_rows_end(r, st, rc, err, err_len);
+}
+
 int report_load_times(struct report *r, char *err, size_t err_len) {
     if (load_clock(r, err, err_len) || report_load_functions(r, err, err_len) || load_share(r, err, err_len)) return -1;
     choose_clock(r);
     note_times(r);
     note_model(r);
-    return 0;
+    return note_graphs(r, err, err_len);
 }

@@ -239,6 +239,15 @@ def test_launches_without_a_time_are_counted(tmp_path):
     assert '1 kernel launch(es) have no device time' in run(ACCT, 'report', t.path).stdout
 
 
+def test_what_launches_of_graphs_did_is_said_to_be_missing(tmp_path):
+    t = maker(tmp_path)
+    t.activity(11, 5000, 5400)
+    t.rows['activity'].append(t.rows['activity'][-1][:7] + (6000, 6400) + t.rows['activity'][-1][9:-1] + (7,))
+    analysed(t)
+    text = ' '.join(run(ACCT, 'report', t.path).stdout.split())
+    assert '1 kernels, copies and memsets were done by launches of CUDA graphs' in text and "50 % of the device's time is of no call" in text
+
+
 def test_a_function_of_another_unit_is_followed(tmp_path, nvcc):
     t = maker(tmp_path)
     caller = nvcc('extern __device__ float helper(float *, int); extern "C" __global__ void f(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] = helper(x, threadIdx.x); }', '-rdc=true')
