@@ -107,7 +107,7 @@ unit: $(UNIT_BIN)
 	BUILD=$(abspath $(BUILD)) $(PYTHON) tests/run tests/unit
 
 INSTALL_BIN = acct acct-collect
-INSTALL_DOC = README.md NEWS.md LICENSE $(wildcard docs/*.md)
+INSTALL_DOC = README.md NEWS.md LICENSE $(wildcard docs/*.md docs/*.profile)
 INSTALL_MAN = $(wildcard docs/man/*.1 $(BUILD)/man/*.1)
 INSTALL_MAN7 = $(wildcard docs/man/*.7 $(BUILD)/man/*.7)
 install: all
@@ -115,7 +115,7 @@ install: all
 	install $(addprefix $(BUILD)/,$(INSTALL_BIN)) $(DESTDIR)$(PREFIX)/bin/
 	install -m 644 $(BUILD)/libacct.so $(DESTDIR)$(PREFIX)/lib/
 	cp -P --no-preserve=ownership $(BUILD)/vgpu/lib*.so* $(DESTDIR)$(PREFIX)/lib/acct/vgpu/
-	install -m 644 $(wildcard include/acct/*.h) $(DESTDIR)$(PREFIX)/include/acct/
+	install -m 644 $(wildcard include/acct/*.h include/acct/*.def) $(DESTDIR)$(PREFIX)/include/acct/
 	install -m 644 $(INSTALL_DOC) $(DESTDIR)$(PREFIX)/share/doc/acct/
 	$(if $(INSTALL_MAN),install -m 644 $(INSTALL_MAN) $(DESTDIR)$(PREFIX)/share/man/man1/)
 	$(if $(INSTALL_MAN7),install -m 644 $(INSTALL_MAN7) $(DESTDIR)$(PREFIX)/share/man/man7/)

@@ -187,8 +187,11 @@ def test_install(tmp_path):
     r = make(f'BUILD={BUILD}', f'PREFIX={prefix}', 'install')
     assert r.returncode == 0 and 'ldconfig' in r.stdout, r.stderr
     for f in ('bin/acct', 'bin/acct-collect', 'lib/libacct.so', 'lib/acct/vgpu/libcudart.so.13', 'lib/acct/vgpu/libcublas.so.13',
-              'lib/acct/vgpu/libcublasLt.so.13', 'include/acct/vgpu.h', 'share/doc/acct/README.md', 'share/doc/acct/FORMAT.md', 'share/man/man1/acct.1', 'share/man/man7/libacct.7'):
+              'lib/acct/vgpu/libcublasLt.so.13', 'lib/acct/vgpu/libnccl.so.2', 'include/acct/vgpu.h', 'share/doc/acct/example.profile', 'share/doc/acct/README.md', 'share/doc/acct/FORMAT.md', 'share/man/man1/acct.1', 'share/man/man7/libacct.7'):
         assert (prefix / f).exists(), f
+    for header in (prefix / 'include/acct').glob('*.h'): # each stands by itself
+        r = run('cc', '-std=c11', '-D_GNU_SOURCE', f'-I{prefix}/include', f'-I{variables(os.path.join(BUILD, "deps.mk"))["CUDA_INC"]}', '-fsyntax-only', '-x', 'c', header)
+        assert (r.returncode, r.stderr) == (0, ''), header
     # What is installed is complete: it traces without the build folder's help.
     train = shutil.copy(os.path.join(BUILD, 'train'), tmp_path)
     r = run(prefix / 'bin/acct', 'run', '--vgpu', '-o', 'a.db', '--', train, '--steps', '3', cwd=tmp_path)
