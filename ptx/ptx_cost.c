@@ -1,34 +1,16 @@
-/* Prices a launch: the box of all its threads, split until each part is walked to the end; blocks chosen over the grid
- * where that takes too long; the text alone where even that does. */
+/* Prices a launch: the box of all its threads, split until each part is walked to the end; of parts whose threads must
+ * be looked at one by one, and are too many, threads chosen at random; blocks chosen over the grid where there are too
+ * many parts; the text alone where even that takes too long. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "ptx/ptx_cost_model.h"
+#include "ptx/ptx_cost_box.h"
 
-enum { MAX_BOXES = 1 << 20, SAMPLES = 512, LEAST_SAMPLES = 8 };
+enum { MAX_BOXES = 1 << 20 };
 #define USUAL_STEPS UINT64_C(10000000)
 
-struct box {
-    int64_t n[COST_DIMS];
-    uint16_t used;
-    struct val sreg[6];
-    struct val bound[COST_LIMITS];
-    int32_t limits;
-};
-struct boxes { /* to be walked */
-    struct box *box;
-    int32_t count, room;
-    int64_t done;
-    double opaque; /* steps of walks that ended where nothing better is known than to look at each x alone */
-};
-struct totals {
-    wide lo[PTX_T_FIELDS], hi[PTX_T_FIELDS];
-    uint32_t endless;
-    bool never_ends;
-};
-
 /* ---- boxes ---- */
-static int push(struct boxes *b, const struct box *box) {
+int cost_push(struct boxes *b, const struct box *box) {
     if (b->count == b->room) {
         int32_t room = 2 * b->room + 16;
         struct box *grown = realloc(b->box, (size_t)room * sizeof *grown);
@@ -55,7 +37,7 @@ static void add_coordinate(struct box *box, int which, int64_t n, int64_t from) 
 }
 
 /* The threads of the whole grid, or of one block of it. */
-static struct box whole(const struct cost_run *x, const uint32_t *ctaid) {
+struct box cost_box(const struct cost_run *x, const uint32_t *ctaid) {
     struct box box = {.used = 0};
     for (int k = 0; k < COST_DIMS; k++) box.n[k] = 1;
     for (int k = 0; k < 3; k++) {
@@ -80,7 +62,7 @@ static bool divide(struct boxes *b, const struct box *box, const struct sum *e, 
     if (box->limits == COST_LIMITS || !e->dims || e->dims & ~box->used || !is_small(e)) return false;
     low.bound[low.limits++] = cost_from_sum(e);
     high.bound[high.limits++] = cost_from_sum(&beyond);
-    *result = push(b, &high) || push(b, &low) ? -1 : 0;
+    *result = cost_push(b, &high) || cost_push(b, &low) ? -1 : 0;
     return true;
 }
 
@@ -96,7 +78,7 @@ static int split(struct boxes *b, const struct box *box, struct wish w) {
         low.n[w.dim] = w.at;
         for (int k = 0; k < 6; k++) cost_radix(&low.sreg[k], w.dim, q, w.at);
         for (int k = 0; k < low.limits; k++) cost_radix(&low.bound[k], w.dim, q, w.at);
-        return push(b, &low);
+        return cost_push(b, &low);
     }
     low.n[w.dim] = w.at;
     high.n[w.dim] = box->n[w.dim] - w.at;
@@ -110,7 +92,7 @@ static int split(struct boxes *b, const struct box *box, struct wish w) {
     }
     if (low.n[w.dim] == 1) low.used &= (uint16_t) ~(1u << w.dim);
     if (high.n[w.dim] == 1) high.used &= (uint16_t) ~(1u << w.dim);
-    return push(b, &high) || push(b, &low) ? -1 : 0;
+    return cost_push(b, &high) || cost_push(b, &low) ? -1 : 0;
 }
 
 /* ---- one box ---- */
@@ -123,8 +105,28 @@ static void add_box(const struct cost_run *x, const struct state *s, struct tota
     t->endless |= s->endless;
 }
 
-/* 0, 1: too much work; -1: an error. */
-static int walk_box(struct cost_run *x, struct boxes *b, const struct box *box, struct totals *t) {
+/* A box whose walk, of so many steps, was not decided for all of it. */
+static int take_apart(struct cost_run *x, struct boxes *b, const struct box *box, double walk) {
+    /* Each x alone, and too many of them: rather give up at once. */
+    double alone = x->split.opaque && x->split.dim >= 0 ? (double)x->n[x->split.dim] : 0, each = walk;
+    const struct sum *border = x->split.limit ? &x->borders->sum[x->split.limit - 1] : NULL;
+    bool hopeless = alone * walk > (double)x->most / 16;
+    int result = 1;
+    if (border && cost_may_limit(x, border) && divide(b, box, border, &result)) {
+        b->opaque += alone > 0 ? walk : 0;
+        return result;
+    }
+    if (alone > 0 && b->wait) {
+        for (int k = 0; k < COST_DIMS; k++) each *= box->used >> k & 1 ? (double)box->n[k] : 1;
+        b->wait->points += each;
+        b->wait->hopeless |= hopeless;
+        return cost_push(b->wait, box);
+    }
+    b->opaque += alone > 0 ? walk : 0;
+    return hopeless || b->opaque > (double)x->most / 16 || split(b, box, x->split) ? 1 : 0;
+}
+
+int cost_walk_box(struct cost_run *x, struct boxes *b, const struct box *box, struct totals *t) {
     static const struct stop nowhere = {.depth = 0};
     memcpy(x->n, box->n, sizeof x->n);
     memcpy(x->sreg, box->sreg, sizeof x->sreg);
@@ -151,17 +153,7 @@ static int walk_box(struct cost_run *x, struct boxes *b, const struct box *box, 
         b->done++;
         result = 0;
     } else if (r == WALK_SPLIT) {
-        /* Each x alone, and too many of them: rather give up at once. */
-        double walk = (double)(x->steps - steps),
-               alone = x->split.opaque && x->split.dim >= 0 ? (double)x->n[x->split.dim] : 0;
-        b->opaque += alone > 0 ? walk : 0;
-        const struct sum *border = x->split.limit ? &x->borders->sum[x->split.limit - 1] : NULL;
-        if (border && cost_may_limit(x, border) && divide(b, box, border, &result)) {
-            cost_state_free(s);
-            return result;
-        }
-        bool hopeless = alone * walk > (double)x->most / 16 || b->opaque > (double)x->most / 16;
-        result = hopeless || split(b, box, x->split) ? 1 : 0;
+        result = take_apart(x, b, box, (double)(x->steps - steps));
     } else if (r == WALK_ENDLESS) {
         for (int k = 0; k < PTX_T_FIELDS; k++)
             if (s->hi.n[k]) s->endless |= 1u << k;
@@ -175,14 +167,53 @@ static int walk_box(struct cost_run *x, struct boxes *b, const struct box *box, 
     return result;
 }
 
-static int walk_all(struct cost_run *x, const struct box *first, uint64_t limit, struct totals *t) {
-    struct boxes b = {0};
-    memset(t, 0, sizeof *t);
+/* All that is left waits. */
+static int put_off(struct boxes *b) {
+    int r = 0;
+    while (!r && b->count) r = cost_push(b->wait, &b->box[--b->count]);
+    return r;
+}
+
+/* After some steps, if boxes wait: is it all too much? Then that is all; else it goes on with them, as far as it comes.
+ */
+static int consider(struct cost_run *x, struct boxes *b) {
+    struct boxes *wait = b->wait;
+    uint64_t limit = x->limit;
+    if (put_off(b)) return -1;
+    wait->hopeless = wait->hopeless || cost_is_hopeless(x);
+    x->limit = limit;
+    if (wait->hopeless) return 0;
+    b->wait = NULL;
+    while (wait->count)
+        if (cost_push(b, &wait->box[--wait->count])) return -1;
+    return 0;
+}
+
+int cost_walk_boxes(struct cost_run *x, struct boxes *b, uint64_t limit, struct totals *t) {
+    uint64_t enough = x->steps + x->most / COST_LOOK;
     x->limit = x->steps + limit;
-    int r = push(&b, first) ? -1 : 0;
-    while (!r && b.count) {
-        struct box box = b.box[--b.count];
-        r = b.done + b.count > MAX_BOXES ? 1 : walk_box(x, &b, &box, t);
+    int r = 0;
+    while (!r && b->count) {
+        struct box box = b->box[--b->count];
+        r = b->done + b->count > MAX_BOXES ? 1 : cost_walk_box(x, b, &box, t);
+        if (!r && b->wait && b->wait->count && x->steps > enough) r = consider(x, b);
+    }
+    free(b->box);
+    b->box = NULL;
+    b->count = b->room = 0;
+    return r;
+}
+
+/* The largest boxes first, for a short time: *wait is what is left. */
+static int walk_large(struct cost_run *x, struct boxes *wait, struct totals *t) {
+    struct boxes b = {.wait = wait};
+    struct box box = cost_box(x, NULL);
+    uint64_t enough = x->steps + x->most / COST_LOOK;
+    int r = cost_push(&b, &box) ? -1 : 0;
+    x->limit = x->steps + x->most / 16;
+    for (int32_t k = 0; !r && k < b.count; k++) {
+        box = b.box[k];
+        r = x->steps > enough ? cost_push(wait, &box) : cost_walk_box(x, &b, &box, t);
     }
     free(b.box);
     return r;
@@ -201,110 +232,76 @@ static void give(const struct totals *t, struct ptx_cost *out) {
     }
 }
 
-static int64_t blocks_of(const struct cost_run *x) {
+int64_t cost_blocks(const struct cost_run *x) {
     wide n = (wide)x->grid[0] * x->grid[1] * x->grid[2];
     return n > INT64_MAX ? INT64_MAX : (int64_t)n;
 }
 
-/* ---- samples ---- */
-struct samples { /* of the blocks between the first and the last */
-    int64_t count;
-    double lo[PTX_T_FIELDS], hi[PTX_T_FIELDS], squares[PTX_T_FIELDS]; /* squares of lo + hi */
-};
-
-static void add_sample(struct samples *to, const struct totals *t) {
-    to->count++;
-    for (int k = 0; k < PTX_T_FIELDS; k++) {
-        double lo = (double)t->lo[k], hi = (double)t->hi[k];
-        to->lo[k] += lo;
-        to->hi[k] += hi;
-        to->squares[k] += (lo + hi) * (lo + hi);
-    }
-}
-
-/* Blocks so alike that more of them would not tell more: three standard errors of the mean are within 0.5 %. */
-static bool is_enough(const struct samples *s) {
-    if (s->count < LEAST_SAMPLES - 2) return false;
-    for (int k = 0; k < PTX_T_FIELDS; k++) {
-        double n = (double)s->count, mean = (s->lo[k] + s->hi[k]) / n, variance = s->squares[k] / n - mean * mean;
-        if (9 * variance / (n - 1) > 25e-6 * mean * mean + 1e-9) return false;
-    }
-    return true;
-}
-
-/* The n-th block of a sample: the first, the last, and the others in steps of the golden section, each once. */
-static int64_t sampled_block(int64_t n, int64_t blocks) {
-    int64_t inner = blocks - 2, step, a, b;
-    if (n < 2 || inner < 1) return n == 0 ? 0 : blocks - 1;
-    for (step = (int64_t)((double)inner * 0.6180339887498949) | 1;; step += 2) {
-        for (a = inner, b = step; b;) {
-            int64_t r = a % b;
-            a = b;
-            b = r;
-        }
-        if (a == 1) break;
-    }
-    return 1 + (int64_t)((wide)(n - 2) * step % inner);
-}
-
-static void scale_up(const struct samples *ends, const struct samples *inner, int64_t blocks, struct totals *t) {
-    double by = inner->count ? (double)(blocks - ends->count) / (double)inner->count : 0;
-    for (int k = 0; k < PTX_T_FIELDS; k++) {
-        t->lo[k] = (wide)(ends->lo[k] + by * inner->lo[k] + 0.5);
-        t->hi[k] = (wide)(ends->hi[k] + by * inner->hi[k] + 0.5);
-    }
-}
-
-/* 0, 1: not enough blocks could be walked; -1. */
-static int sample(struct cost_run *x, struct totals *t, int64_t *counted) {
-    int64_t blocks = blocks_of(x), want = blocks < SAMPLES ? blocks : SAMPLES;
-    struct samples ends = {0}, inner = {0};
-    uint64_t limit = x->steps + x->most / 5, hurry = x->steps + x->most / 100;
-    memset(t, 0, sizeof *t);
-    for (*counted = 0; *counted < want; ++*counted) {
-        int64_t number = sampled_block(*counted, blocks);
-        uint32_t ctaid[3] = {(uint32_t)(number % x->grid[0]), (uint32_t)(number / x->grid[0] % x->grid[1]),
-                             (uint32_t)(number / x->grid[0] / x->grid[1])};
-        struct box box = whole(x, ctaid);
-        struct totals one;
-        if (*counted >= LEAST_SAMPLES && (x->steps > limit || (x->steps > hurry && is_enough(&inner)))) break;
-        int r = walk_all(x, &box, x->most / 5 / LEAST_SAMPLES, &one);
-        if (r) return r;
-        add_sample(*counted < 2 ? &ends : &inner, &one);
-        t->endless |= one.endless;
-        t->never_ends |= one.never_ends;
-    }
-    scale_up(&ends, &inner, blocks, t);
-    return 0;
-}
-
+/* ---- the launch ---- */
 static void by_text(struct cost_run *x, struct ptx_cost *out) {
     struct ptx_tally hi = {{0}};
     struct totals t = {.endless = 0};
     cost_worst(x, x->entry, &hi, &t.endless);
-    wide threads = (wide)blocks_of(x) * x->block[0] * x->block[1] * x->block[2];
+    wide threads = (wide)cost_blocks(x) * x->block[0] * x->block[1] * x->block[2];
     for (int k = 0; k < PTX_T_FIELDS; k++) t.hi[k] = hi.n[k] * threads;
     give(&t, out);
     out->grade = PTX_COST_BOUND;
     if (!*x->why) snprintf(x->why, sizeof x->why, "%.80s takes too many steps to follow", x->entry->name);
 }
 
+static int price_threads(struct cost_run *x, struct totals *t, struct ptx_cost *out) {
+    struct totals some = {.endless = 0};
+    struct boxes wait = {0};
+    int64_t threads = 0, in_block = (int64_t)x->block[0] * x->block[1] * x->block[2];
+    x->data = false;
+    x->why[0] = 0;
+    int r = walk_large(x, &wait, &some);
+    if (!r) r = wait.count ? cost_sample_threads(x, &wait, &some, &threads) : 1;
+    free(wait.box);
+    if (r) return r;
+    *t = some;
+    out->grade = PTX_COST_SAMPLED;
+    out->blocks_counted = (threads + in_block - 1) / in_block;
+    if (!*x->why)
+        snprintf(x->why, sizeof x->why, "counted on %lld of %.0f threads", (long long)threads,
+                 (double)cost_blocks(x) * (double)in_block);
+    return 0;
+}
+
+/* What had to wait: taken apart to the last thread, where that is not too much. 0, 1: it is; -1. */
+static int walk_waiting(struct cost_run *x, const struct boxes *wait, struct totals *t) {
+    struct boxes b = {0};
+    int r = wait->hopeless || (wait->points > (double)x->most / 16 && cost_is_hopeless(x));
+    for (int32_t k = wait->count - 1; !r && k >= 0; k--) r = cost_push(&b, &wait->box[k]);
+    if (!r) r = cost_walk_boxes(x, &b, x->most, t);
+    free(b.box);
+    return r;
+}
+
+static int price_blocks(struct cost_run *x, struct totals *t, struct ptx_cost *out) {
+    out->grade = PTX_COST_SAMPLED;
+    x->data = false;
+    x->why[0] = 0;
+    int r = cost_sample_blocks(x, t, &out->blocks_counted);
+    if (!r && out->blocks_counted == cost_blocks(x)) out->grade = PTX_COST_EXACT;
+    if (!r && out->grade == PTX_COST_SAMPLED && !*x->why)
+        snprintf(x->why, sizeof x->why, "counted on %lld of %lld blocks", (long long)out->blocks_counted,
+                 (long long)cost_blocks(x));
+    return r;
+}
+
 static int price(struct cost_run *x, struct ptx_cost *out) {
-    struct totals t;
-    struct box box = whole(x, NULL);
-    out->blocks_counted = blocks_of(x);
-    int r = walk_all(x, &box, x->most, &t);
+    struct totals t = {.endless = 0};
+    struct box box = cost_box(x, NULL);
+    struct boxes wait = {0}, b = {.wait = &wait};
+    out->blocks_counted = cost_blocks(x);
     out->grade = PTX_COST_EXACT;
-    if (r == 1) {
-        out->grade = PTX_COST_SAMPLED;
-        x->data = false;
-        x->why[0] = 0;
-        r = sample(x, &t, &out->blocks_counted);
-        if (!r && out->blocks_counted == blocks_of(x)) out->grade = PTX_COST_EXACT;
-        if (!r && out->grade == PTX_COST_SAMPLED && !*x->why)
-            snprintf(x->why, sizeof x->why, "counted on %lld of %lld blocks", (long long)out->blocks_counted,
-                     (long long)blocks_of(x));
-    }
+    int r = cost_push(&b, &box) ? -1 : cost_walk_boxes(x, &b, x->most, &t);
+    bool alone = wait.count || b.opaque > (double)x->most / 16; /* it failed since threads differ */
+    if (!r && wait.count) r = walk_waiting(x, &wait, &t);
+    free(wait.box);
+    if (r == 1 && alone && cost_blocks(x) > COST_LEAST_BLOCKS) r = price_threads(x, &t, out);
+    if (r == 1) r = price_blocks(x, &t, out);
     if (r < 0) return -1;
     if (r == 1) {
         by_text(x, out);

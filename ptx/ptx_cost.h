@@ -31,7 +31,8 @@ enum ptx_cost_space {
 
 enum ptx_cost_grade {
     PTX_COST_EXACT, /* every executed path is decided by launch constants: lo == hi in all counts, and they are right */
-    PTX_COST_SAMPLED, /* counted on some blocks and scaled: estimates (lo < hi: a branch depends on data as well) */
+    PTX_COST_SAMPLED, /* counted on some threads or blocks and scaled: estimates (lo < hi: a branch depends on data as
+                         well) */
     PTX_COST_BOUND    /* a branch depends on data: the true count lies in [lo, hi] */
 };
 
@@ -49,7 +50,8 @@ struct ptx_cost {
     struct ptx_count loaded[PTX_COST_SPACES], stored[PTX_COST_SPACES];
     struct ptx_count atomics; /* executed by threads: atom and red */
     struct ptx_count instructions;
-    int64_t blocks_counted; /* SAMPLED: on how many the estimate rests; else all of the grid */
+    int64_t blocks_counted; /* SAMPLED: on how many the estimate rests, of threads in as many blocks as they would fill,
+                             * rounded up; else all of the grid */
     char why[160];          /* not exact: the first reason, with its line */
     uint64_t steps;         /* instructions evaluated for it: what the price cost */
 };
@@ -59,15 +61,16 @@ struct ptx_cost {
 int ptx_cost_launch(const struct ptx_module *module, const struct ptx_function *entry, const uint32_t grid[3],
                     const uint32_t block[3], uint32_t dynamic_shared, const void *params, struct ptx_cost *out);
 
-/* The same, evaluating about `steps` instructions at most (0: 10 million, some one or two seconds); where they do not suffice,
- * blocks are sampled with a fifth of that, and where those do not, the text alone gives bounds. */
+/* The same, evaluating about `steps` instructions at most (0: 10 million, some one or two seconds); where they do not
+ * suffice, threads or blocks are sampled with a fifth of that, and where those do not, the text alone gives bounds.
+ * That they will not suffice is foreseen where many threads differ: then far fewer are spent. */
 int ptx_cost_launch_within(uint64_t steps, const struct ptx_module *module, const struct ptx_function *entry,
                            const uint32_t grid[3], const uint32_t block[3], uint32_t dynamic_shared, const void *params,
                            struct ptx_cost *out);
 
 /* What of the argument bytes a price depends on, whatever the launch: for each of entry->param_bytes bytes. Launches
- * whose grid, block and dynamic shared memory are equal, and these bytes, have the same price. 0, or -1: no memory, or a
- * function without body. */
+ * whose grid, block and dynamic shared memory are equal, and these bytes, have the same price. 0, or -1: no memory, or
+ * a function without body. */
 enum ptx_cost_use {
     PTX_COST_BY_NOTHING,
     PTX_COST_BY_NULL, /* 8 bytes: only whether they are zero */
