@@ -5,6 +5,7 @@
 #include <string.h>
 #include "analyzer/attr_sql.h"
 #include "analyzer/launch_kernels.h"
+#include "ptx/ptx_cost.h"
 
 enum { SLOTS = 4096 }; /* of the hash table of cached results, a chain each */
 
@@ -66,12 +67,20 @@ static uint64_t word_at(const struct launch_call *c, uint64_t offset) {
 
 /* ---- cached analysis of a launch ---- */
 
-/* Whether a pointer is null may decide what a kernel does; its value otherwise does not. */
+/* Is the pointer compared with others, as the end of a range is, or how it is aligned asked for? */
+static int is_compared(const struct launch_kernel *k, uint64_t at) {
+    int yes = 0;
+    for (uint64_t b = at; k->cost_uses && b < at + 8 && b < k->entry->param_bytes; b++)
+        yes |= k->cost_uses[b] == PTX_COST_BY_VALUE;
+    return yes;
+}
+
+/* Whether a pointer is null may decide what a kernel does; its value mostly does not. */
 void launch_mask_pointers(const struct launch_kernel *k, const struct launch_call *c, unsigned char *args) {
     memcpy(args, c->args, c->arg_bytes);
     for (int i = 0; i < k->fixed.slots; i++) {
         uint64_t at = k->fixed.slot[i].offset, set = word_at(c, at) != 0;
-        if (k->fixed.slot[i].param >= 0 && at + 8 <= c->arg_bytes) memcpy(args + at, &set, 8);
+        if (k->fixed.slot[i].param >= 0 && at + 8 <= c->arg_bytes && !is_compared(k, at)) memcpy(args + at, &set, 8);
     }
 }
 

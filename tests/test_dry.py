@@ -1,8 +1,8 @@
 """Dry runs and the model of times: the same program executed on this machine and dry on a device that nobody here has must have the same
 books; its times lie where the roofline says. Peaks are those of ACCOUNTING's table (data sheets), FLOPs the lecture's formulas."""
-import re, sqlite3, sys
+import os, re, sqlite3, subprocess, sys
 import pytest
-from conftest import ON_GPU, run
+from conftest import BUILD, ON_GPU, run
 from test_spine import ACCT, TRAIN, losses, query, report
 
 pytestmark = pytest.mark.skipif(ON_GPU, reason='of the virtual GPU')
@@ -174,3 +174,20 @@ def test_no_call_is_lost_however_fast(tmp_path):
     j = report(tmp_path / 'a.db')
     assert j['totals']['dropped'] == 0 and len(j['steps']) == 60
     assert query(tmp_path / 'a.db', 'select count(*) from lost') == [(0,)]
+
+
+RANGES = """#include <cuda_runtime.h>
+__global__ void total(const float *p, const float *end, float *out) { float s = end[-1]; for (p += threadIdx.x; p < end; p += blockDim.x) s += *p; out[threadIdx.x] = s; }
+int main() { float *x; cudaMalloc(&x, 1 << 28); for (long n = 1 << 10; n <= 1 << 26; n <<= 8) total<<<1, 128>>>(x, x + n, x); return cudaDeviceSynchronize(); }
+"""
+
+
+def test_a_range_takes_what_its_end_says(tmp_path):
+    """The end of a range is a pointer like any other, but its value decides."""
+    nvcc = [line.split(':=')[1].strip() for line in open(os.path.join(BUILD, 'deps.mk')) if line.startswith('NVCC')][0]
+    (tmp_path / 'r.cu').write_text(RANGES)
+    subprocess.run([nvcc, '-cudart', 'shared', '-gencode', 'arch=compute_80,code=compute_80', '-o', tmp_path / 'r', tmp_path / 'r.cu'], check=True)
+    dry(tmp_path / 'r.db', tmp_path / 'r')
+    with sqlite3.connect(tmp_path / 'r.db') as db:
+        times = [t for t, in db.execute("select busy_ns from op_time t join op on op.id = t.op where op.kind = 'launch' order by op.id")]
+    assert times == pytest.approx([4 * n / 3350e9 * 1e9 for n in (1 << 10, 1 << 18, 1 << 26)], abs=1)

@@ -69,6 +69,18 @@ def test_a_pointer_that_ends_a_loop_decides_by_its_value(tmp_path, nvcc):
         assert cost(db, i)['flops'] == 2 * n
 
 
+def test_the_end_of_a_range_that_is_read_too(tmp_path, nvcc):
+    """What launches read goes by how far the end is from the beginning, also where the kernel reads through both."""
+    t = maker(tmp_path)
+    source = 'extern "C" __global__ void f(const float *p, const float *end, float *out) { float s = end[-1]; for (p += threadIdx.x; p < end; p += blockDim.x) s += *p; out[threadIdx.x] = s; }'
+    k = t.kernel('f', [[0, 8], [8, 8], [16, 8]], nvcc(source))
+    launches = {t.launch_kernel(k, struct.pack('<QQQ', A, A + 4 * n, B), (1, 1, 1), (32, 1, 1)): n for n in (32, 96, 64)}
+    db = analysed(t)
+    for i, n in launches.items():
+        c = cost(db, i)
+        assert (c['flops'], c['bytes_read'], c['bytes_written']) == (n, 4 * n + 4, 128)
+
+
 def test_what_is_read_twice_counts_once_and_gaps_do_not_count(tmp_path, nvcc):
     """Bytes: the accesses, or the extents where they are less; the accesses themselves are in price_count."""
     t = maker(tmp_path)

@@ -51,10 +51,18 @@ static void hide_pointer(unsigned char *at) {
     memcpy(at, &p, sizeof p);
 }
 
+/* Compared with something, as the end of a range is with where it begins. */
+static bool is_compared(const struct vgpu_kernel *k, uint32_t pointer) {
+    for (uint32_t b = pointer; k->uses && b < pointer + 8 && b < k->f->param_bytes; b++)
+        if (k->uses[b] == PTX_COST_BY_VALUE) return true;
+    return false;
+}
+
 /* Where pointers could not be followed, every word may be one: those that point into the device's memory are. */
 static void hide_pointers(const struct vgpu_kernel *k, unsigned char *params) {
     for (uint32_t i = 0; i < k->pointer_count; i++) {
         uint64_t p;
+        if (is_compared(k, k->pointers[i])) continue;
         memcpy(&p, params + k->pointers[i], sizeof p);
         if (k->followed || vgpu_side_of((void *)(uintptr_t)p, 1) == VGPU_DEVICE) hide_pointer(params + k->pointers[i]);
     }

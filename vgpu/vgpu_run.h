@@ -35,6 +35,7 @@ struct vgpu_kernel {
     uint64_t work;        /* instructions of a thread, a rough measure */
     uint32_t *pointers;   /* offsets in the parameter buffer where an address may lie */
     uint32_t pointer_count;
+    unsigned char *uses;    /* on which bytes of its parameters a price depends: ptx_cost_uses; NULL: not known */
     bool followed;          /* the analysis told which parameters are pointers; else `pointers` is every word */
     int max_dynamic_shared; /* bytes, as cudaFuncSetAttribute set it; -1: not */
     int carveout, cache_config;

@@ -1,6 +1,7 @@
 /* What a launch needs to know of a kernel: where pointers may lie among its parameters, how much a thread does, whether
  * its blocks may run side by side; and its compiled code. Once a kernel, under vgpu_run_lock. */
 #include "ptx/ptx_access.h"
+#include "ptx/ptx_cost.h"
 #include "vgpu/vgpu_run.h"
 
 #include <stdlib.h>
@@ -57,6 +58,13 @@ static void followed(struct vgpu_kernel *k, const struct ptx_accesses *a) {
     qsort(k->pointers, k->pointer_count, sizeof *k->pointers, by_offset);
 }
 
+static void find_uses(struct vgpu_kernel *k, const struct ptx_module *m) {
+    k->uses = malloc(k->f->param_bytes + 1);
+    if (!k->uses || !ptx_cost_uses(m, k->f, k->uses)) return;
+    free(k->uses);
+    k->uses = NULL;
+}
+
 static cudaError_t find_pointers(struct vgpu_kernel *k, const struct ptx_module *m) {
     struct ptx_accesses a;
     k->pointers = malloc((k->f->param_bytes / 8 + 1) * sizeof *k->pointers);
@@ -87,6 +95,7 @@ static void compile(struct vgpu_kernel *k, const struct ptx_module *m) {
 cudaError_t vgpu_kernel_study(struct vgpu_kernel *k, const struct ptx_module *m) {
     cudaError_t e = find_pointers(k, m);
     if (e) return e;
+    find_uses(k, m);
     k->local_bytes = k->f->local_bytes;
     k->work = work_of(k->f);
     k->registers = vgpu_registers(m, k->f);
