@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 #include "analyzer/launch_price.h"
 #include "trace/store.h"
 
@@ -60,11 +61,12 @@ static int price_all(struct launch_sets *sets, struct launch_prices *prices, con
 
 double bench_cached_prices(const char *text, size_t bytes, const struct bench_call *call, size_t calls, int rounds) {
     sqlite3 *db = NULL;
-    char err[256] = "cannot fill the trace";
+    char err[256] = "cannot fill the trace", path[] = "/tmp/bench_cost.XXXXXX";
     double result = -1;
     struct launch_sets *sets = NULL;
     struct launch_prices *prices = NULL;
-    if (store_create(&db, ":memory:", 1, err, sizeof err) || insert_module(db, text, bytes) ||
+    int fd = mkstemp(path);
+    if (fd < 0 || store_create(&db, path, 1, err, sizeof err) || insert_module(db, text, bytes) ||
         insert_kernels(db, call, calls)) {
         fprintf(stderr, "bench_cost: %s\n", err);
         goto out;
@@ -80,5 +82,6 @@ out:
     launch_prices_close(prices);
     if (sets) launch_sets_close(sets);
     sqlite3_close(db);
+    if (fd >= 0) close(fd), unlink(path);
     return result;
 }
