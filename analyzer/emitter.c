@@ -249,6 +249,8 @@ static void range_words(const struct emitter *e, char *out, size_t room, enum em
     }
     if (how == EMIT_ABOUT)
         snprintf(out, room, "about %s", low);
+    else if (how == EMIT_ABOUT_OR_MORE)
+        snprintf(out, room, "about %s or more", low);
     else if (how == EMIT_AT_LEAST)
         snprintf(out, room, "at least %s", low);
     else if (how == EMIT_BETWEEN && strcmp(low, high))
@@ -270,7 +272,7 @@ void emit_range(struct emitter *e, const char *key, const char *label, enum emit
     }
     if (for_people(e) || !key) return;
     snprintf(text, sizeof text, "%s_most", key);
-    if (how == EMIT_AT_LEAST)
+    if (how == EMIT_AT_LEAST || how == EMIT_ABOUT_OR_MORE)
         emit_null(e, text, NULL);
     else
         emit_int(e, text, NULL, unit, how == EMIT_EXACT ? least : most);

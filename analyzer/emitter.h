@@ -72,7 +72,13 @@ void emit_end(struct emitter *e);
 
 void emit_int(struct emitter *e, const char *key, const char *label, enum emit_unit unit, __int128 value);
 /* An amount of which two bounds are known, or an estimate; machines have `key` (the least) and `key`_most. */
-enum emit_certainty { EMIT_EXACT, EMIT_ABOUT, EMIT_BETWEEN, EMIT_AT_LEAST /* no upper bound: `key`_most is null */ };
+enum emit_certainty {
+    EMIT_EXACT,
+    EMIT_ABOUT,
+    EMIT_BETWEEN,
+    EMIT_AT_LEAST,     /* no upper bound: `key`_most is null, here … */
+    EMIT_ABOUT_OR_MORE /* … and here */
+};
 void emit_range(struct emitter *e, const char *key, const char *label, enum emit_unit unit, enum emit_certainty how,
                 __int128 least, __int128 most);
 void emit_real(struct emitter *e, const char *key, const char *label, enum emit_unit unit,

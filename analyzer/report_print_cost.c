@@ -18,10 +18,11 @@ static void null_range(struct emitter *e, const char *key, const char *label) {
 }
 
 void report_print_sum(struct emitter *e, const char *key, const char *label, const struct report_sum *s) {
-    enum emit_certainty how = s->sampled            ? EMIT_ABOUT
-                              : s->unbounded        ? EMIT_AT_LEAST
-                              : s->most != s->least ? EMIT_BETWEEN
-                                                    : EMIT_EXACT;
+    enum emit_certainty how = s->sampled && s->unbounded ? EMIT_ABOUT_OR_MORE
+                              : s->sampled               ? EMIT_ABOUT
+                              : s->unbounded             ? EMIT_AT_LEAST
+                              : s->most != s->least      ? EMIT_BETWEEN
+                                                         : EMIT_EXACT;
     if (s->uncounted)
         null_range(e, key, label);
     else

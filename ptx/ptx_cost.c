@@ -238,9 +238,11 @@ int64_t cost_blocks(const struct cost_run *x) {
 }
 
 /* ---- the launch ---- */
-static void by_text(struct cost_run *x, struct ptx_cost *out) {
+static void by_text(struct cost_run *x, const struct totals *found, struct ptx_cost *out) {
     struct ptx_tally hi = {{0}};
     struct totals t = {.endless = 0};
+    memcpy(t.lo, found->lo, sizeof t.lo);
+    out->blocks_counted = cost_blocks(x);
     cost_worst(x, x->entry, &hi, &t.endless);
     wide threads = (wide)cost_blocks(x) * x->block[0] * x->block[1] * x->block[2];
     for (int k = 0; k < PTX_T_FIELDS; k++) t.hi[k] = hi.n[k] * threads;
@@ -282,7 +284,7 @@ static int price_blocks(struct cost_run *x, struct totals *t, struct ptx_cost *o
     out->grade = PTX_COST_SAMPLED;
     x->data = false;
     x->why[0] = 0;
-    int r = cost_sample_blocks(x, t, &out->blocks_counted);
+    int r = cost_sample_blocks(x, t, &out->blocks_counted); /* 1: t has the least that these blocks did */
     if (!r && out->blocks_counted == cost_blocks(x)) out->grade = PTX_COST_EXACT;
     if (!r && out->grade == PTX_COST_SAMPLED && !*x->why)
         snprintf(x->why, sizeof x->why, "counted on %lld of %lld blocks", (long long)out->blocks_counted,
@@ -304,7 +306,7 @@ static int price(struct cost_run *x, struct ptx_cost *out) {
     if (r == 1) r = price_blocks(x, &t, out);
     if (r < 0) return -1;
     if (r == 1) {
-        by_text(x, out);
+        by_text(x, &t, out);
         return 0;
     }
     give(&t, out);

@@ -32,7 +32,7 @@ enum ptx_cost_space {
 enum ptx_cost_grade {
     PTX_COST_EXACT, /* every executed path is decided by launch constants: lo == hi in all counts, and they are right */
     PTX_COST_SAMPLED, /* counted on some threads or blocks and scaled: estimates (lo < hi: a branch depends on data as
-                         well) */
+                         well, or what no thread did that was drawn could be so much) */
     PTX_COST_BOUND    /* a branch depends on data: the true count lies in [lo, hi] */
 };
 

@@ -45,7 +45,8 @@ bool cost_is_hopeless(struct cost_run *x);
 /* What was counted of all others is in *t, to which an estimate of these is added. 0, 1: *t is as before: too few
  * threads could be walked, or whole blocks are the better sample; -1. *threads: that the estimate rests on. */
 int cost_sample_threads(struct cost_run *x, const struct boxes *wait, struct totals *t, int64_t *threads);
-/* 0, 1: not enough blocks could be walked; -1. */
+/* 0; 1: not enough blocks could be walked, or they differ too much for an estimate: *t has the least that they did;
+ * -1. */
 int cost_sample_blocks(struct cost_run *x, struct totals *t, int64_t *counted);
 
 #endif

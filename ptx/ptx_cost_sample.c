@@ -6,7 +6,7 @@
 #include <string.h>
 #include "ptx/ptx_cost_box.h"
 
-enum { MOST_BLOCKS = 512, LEAST_THREADS = 128, TRIES = 8, MORE_TRIES = 32, MOST_MISSES = 4096 };
+enum { MOST_BLOCKS = 512, LEAST_THREADS = 128, TRIES = 8, MORE_TRIES = 32, MOST_MISSES = 4096, RARE_THREADS = 1024 };
 
 /* ---- whole blocks ---- */
 struct samples { /* of the blocks between the first and the last */
@@ -24,14 +24,19 @@ static void add_sample(struct samples *to, const struct totals *t) {
     }
 }
 
-/* Blocks so alike that more of them would not tell more: three standard errors of the mean are within 0.5 %. */
-static bool is_enough(const struct samples *s) {
+/* Three standard errors of the mean are within `share` of it, in every count. At 0.5 % blocks are so alike that more of
+ * them would not tell more; beyond 1 % they tell nothing that could be called an estimate. */
+static bool is_within(const struct samples *s, double share) {
     if (s->count < COST_LEAST_BLOCKS - 2) return false;
     for (int k = 0; k < PTX_T_FIELDS; k++) {
         double n = (double)s->count, mean = (s->lo[k] + s->hi[k]) / n, variance = s->squares[k] / n - mean * mean;
-        if (9 * variance / (n - 1) > 25e-6 * mean * mean + 1e-9) return false;
+        if (9 * variance / (n - 1) > share * share * mean * mean + 1e-9) return false;
     }
     return true;
+}
+
+static void add_up(const struct samples *ends, const struct samples *inner, struct totals *t) {
+    for (int k = 0; k < PTX_T_FIELDS; k++) t->lo[k] = (wide)(ends->lo[k] + inner->lo[k]);
 }
 
 /* The n-th block of a sample: the first, the last, and the others in steps of the golden section, each once. */
@@ -69,12 +74,18 @@ int cost_sample_blocks(struct cost_run *x, struct totals *t, int64_t *counted) {
         struct box box = cost_box(x, ctaid);
         struct totals one = {.endless = 0};
         struct boxes b = {0};
-        if (*counted >= COST_LEAST_BLOCKS && (x->steps > limit || (x->steps > hurry && is_enough(&inner)))) break;
+        if (*counted >= COST_LEAST_BLOCKS && (x->steps > limit || (x->steps > hurry && is_within(&inner, 0.005))))
+            break;
         int r = cost_push(&b, &box) ? -1 : cost_walk_boxes(x, &b, x->most / 5 / COST_LEAST_BLOCKS, &one);
+        if (r) add_up(&ends, &inner, t);
         if (r) return r;
         add_sample(*counted < 2 ? &ends : &inner, &one);
         t->endless |= one.endless;
         t->never_ends |= one.never_ends;
+    }
+    if (*counted < blocks && !is_within(&inner, 0.01)) {
+        add_up(&ends, &inner, t);
+        return 1;
     }
     scale_up(&ends, &inner, blocks, t);
     return 0;
@@ -208,15 +219,43 @@ static bool draw(const struct boxes *wait, const int64_t *end, uint64_t *chance,
     return point_of(&wait->box[lo], chance, point);
 }
 
+/* What a thread can do at most by the kernel's text alone, loops aside (`endless`). */
+struct worst {
+    struct ptx_tally hi;
+    uint32_t endless;
+};
+
+/* How many draws it takes until what none of them met can hardly matter: of n threads that do not do a thing, at most
+ * three in n do (with 95 % confidence), so 3 / n of the most that a thread can do is to be within 1 % of the mean. */
+static double needed_for_rare(const struct samples *s, const struct totals *others, double points,
+                              const struct worst *w, int k) {
+    double mean = (s->lo[k] + s->hi[k]) / 2 / (double)s->count + (double)others->lo[k] / points;
+    if (w->endless >> k & 1 || mean <= 0) return w->hi.n[k] ? 1e18 : 0;
+    return 300 * ((double)w->hi.n[k] - mean) / mean;
+}
+
+/* The draws that make all counts sure which so many, a fair effort, can make sure. */
+static double needed_for_all(const struct samples *s, const struct totals *others, double points,
+                             const struct worst *w) {
+    double most = 0;
+    for (int k = 0; k < PTX_T_FIELDS; k++) {
+        double need = needed_for_rare(s, others, points, w, k);
+        if (need > most && need <= RARE_THREADS) most = need;
+    }
+    return most;
+}
+
 /* 0, 1: see cost_sample_threads; -1. */
 static int draw_all(struct cost_run *x, const struct boxes *wait, const int64_t *end, const struct totals *others,
-                    struct samples *s, struct totals *marks) {
+                    const struct worst *w, struct samples *s, struct totals *marks) {
     double points = (double)end[wait->count - 1];
-    uint64_t limit = x->steps + x->most / 5, chance = 0;
+    uint64_t limit = x->steps + x->most / 5, last = x->steps + x->most, chance = 0;
     for (;;) {
         if (s->count >= LEAST_THREADS && s->count % 32 == 0) {
-            double need = needed(s, others, points);
-            if (need <= (double)s->count || x->steps > limit) return 0;
+            double need = needed(s, others, points), rare = needed_for_all(s, others, points, w);
+            if (need <= (double)s->count && rare <= (double)s->count) return 0;
+            if (x->steps > limit && need <= 4 * (double)s->count) return 0; /* within 1 % */
+            if (x->steps > last) return 1;
             if (need > points && cost_blocks(x) <= MOST_BLOCKS) return 1;
         }
         struct box point;
@@ -241,7 +280,11 @@ int cost_sample_threads(struct cost_run *x, const struct boxes *wait, struct tot
         free(end);
         return 1;
     }
-    int r = draw_all(x, wait, end, t, &s, &marks);
+    struct worst w = {.endless = 0};
+    cost_worst(x, x->entry, &w.hi, &w.endless);
+    int r = draw_all(x, wait, end, t, &w, &s, &marks);
+    for (int k = 0; !r && k < PTX_T_FIELDS; k++) /* what no draw met may be more: no upper bound */
+        if (needed_for_rare(&s, t, (double)end[wait->count - 1], &w, k) > (double)s.count) marks.endless |= 1u << k;
     double by = s.count ? (double)end[wait->count - 1] / (double)s.count : 0;
     for (int k = 0; !r && k < PTX_T_FIELDS; k++) {
         t->lo[k] += (wide)(by * s.lo[k] + 0.5);

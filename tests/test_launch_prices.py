@@ -172,6 +172,25 @@ def test_what_is_sampled_is_called_an_estimate(tmp_path, nvcc):
     assert j['totals']['flops_grade'] == 'sampled' and 'FLOPs                about ' in run(ACCT, 'report', t.path).stdout
 
 
+def test_what_few_blocks_do_is_not_passed_over(tmp_path, nvcc):
+    """One block of a thousand goes round a loop, and a hash decides which: no sample need meet it, so there is no upper bound."""
+    t = maker(tmp_path)
+    source = '''extern "C" __global__ void f(float *x, unsigned mod) { unsigned h = blockIdx.x * 2654435761u; h ^= h >> 15; h *= 2246822519u; h ^= h >> 13;
+        float v = x[threadIdx.x];
+        if (h % mod == 7) for (int k = 0; k < (int)blockDim.x * 31 + 8; k++) v = v * v + 1.f;
+        x[threadIdx.x] = v + 1.f; }'''
+    i = t.launch_kernel(t.kernel('f', [[0, 8], [8, 4]], nvcc(source)), struct.pack('<QI', A, 1000), (20000, 1, 1), (32, 1, 1))
+    def heavy(n):
+        h = n * 2654435761 % 2**32
+        h = (h ^ h >> 15) * 2246822519 % 2**32
+        return (h ^ h >> 13) % 1000 == 7
+    truth = 32 * (20000 + 2 * 1000 * sum(heavy(n) for n in range(20000)))
+    assert truth > 2 * 32 * 20000
+    c = cost(analysed(t), i)
+    assert c['grade'] != 'exact' and c['flops'] <= truth and (c['flops_most'] is None or c['flops_most'] >= truth)
+    assert ('or more' if c['flops_most'] is None else 'at most') in run(ACCT, 'report', t.path).stdout
+
+
 def test_machine_code_alone_is_uncounted_by_name(tmp_path, nvcc):
     t = maker(tmp_path)
     i = saxpy(t, t.kernel('_Z5saxpyifPKfPf', SAXPY_PARAMS, [None]), 1000)

@@ -443,7 +443,7 @@ static void of_samples(void **state) {
     assert_int_equal(ptx_cost_launch(m, ptx_function_find(m, "k"), grid, block, 0, params, &c), 0);
     t = now() - t;
     struct ptx_count n = c.stored[PTX_COST_GLOBAL];
-    if (c.grade != PTX_COST_SAMPLED || n.lo != n.hi || t > 2 * SLOWER)
+    if (c.grade != PTX_COST_SAMPLED || n.hi != INT64_MAX || t > 2 * SLOWER) /* one in a million may go round for ever */
         fail_msg("grade %d, [%lld, %lld], %.3f s", c.grade, (long long)n.lo, (long long)n.hi, t);
     double error = (double)n.lo / (2.0 * (double)rounds) - 1;
     if (error > 0.01 || error < -0.01) fail_msg("%lld, not %lld", (long long)n.lo, (long long)(2 * rounds));
