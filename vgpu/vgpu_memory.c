@@ -24,8 +24,13 @@ static bool is_on(const char *name) {
 static void open_memory(struct vgpu_memory *m, const struct vgpu_profile *p) {
     uint64_t limit = p->total_bytes - p->reserved_bytes, unit = p->cpu ? VGPU_ALIGN : PAGE;
     int ranges = RANGES;
+    uint64_t least = limit < unit ? unit : limit; /* a range of addresses is never empty */
+    if (limit < unit)
+        vgpu_say(
+            "%llu bytes of device memory are less than the least allocation takes (%llu): set ACCT_VGPU_MEMORY higher",
+            (unsigned long long)limit, (unsigned long long)unit);
     while (ranges &&
-           vgpu_arena_create(&m->arena, limit > UINT64_MAX / RANGES ? limit : limit * (unsigned)ranges, limit, unit))
+           vgpu_arena_create(&m->arena, least > UINT64_MAX / RANGES ? least : least * (unsigned)ranges, limit, unit))
         ranges /= 2;
     if (!ranges) {
         vgpu_say("cannot reserve %llu bytes of addresses for device memory (ulimit -v?): set ACCT_VGPU_MEMORY lower",
