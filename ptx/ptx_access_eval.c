@@ -268,17 +268,17 @@ void access_eval(struct analysis *a, const struct ptx_instr *i) {
     int32_t p = access_reg(a, i->guard), cond = p ? access_get(a, p).cond : access_cond(a, COND_ANY, 0, 0);
     if (i->guard_negated) cond = access_not(a, cond);
     if (access_decide(a, cond, a->now_facts) < 0) return;
-    int32_t facts = a->now_facts, when = a->now_when, old[2] = {0, 0};
-    bool exact = a->now_exact, ignored;
+    struct place outer = {a->now_facts, a->now_when, a->now_exact}, at = outer;
+    int32_t old[2] = {0, 0};
     for (unsigned n = 0; n < i->dsts && n < 2 && i->op != PTX_OP_CALL; n++)
         if (i->dst[n].kind == PTX_REG) old[n] = access_reg(a, i->dst[n].reg);
-    a->now_facts = access_assume(a, cond, facts, &exact);
-    a->now_when = access_assume(a, cond, when, &ignored);
-    bool outer = a->now_exact;
-    a->now_exact = exact;
-    evaluate(a, i, exact);
-    a->now_facts = facts;
-    a->now_when = when;
-    a->now_exact = outer;
+    access_assume_at(a, cond, &at);
+    a->now_facts = at.facts;
+    a->now_when = at.when;
+    a->now_exact = at.exact;
+    evaluate(a, i, at.exact);
+    a->now_facts = outer.facts;
+    a->now_when = outer.when;
+    a->now_exact = outer.exact && !here(a)->block[a->at_block].ends;
     for (unsigned n = 0; n < i->dsts && n < 2 && i->op != PTX_OP_CALL; n++) join_old(a, i, n, old[n]);
 }

@@ -30,13 +30,15 @@ static uint64_t facts_hash(const struct block_info *header) {
 }
 
 /* Which way out of p leads to b, and whether it can be gone. */
-static bool edge_feasible(const struct frame *f, int32_t p, int32_t b, int32_t *cond) {
+static bool edge_feasible(struct analysis *a, int32_t p, int32_t b, int32_t *cond) {
+    const struct frame *f = a->frames[a->frame];
     const struct ptx_block *block = &f->f->blocks[p];
     const struct ptx_instr *last = &f->f->instrs[block->end - 1];
     *cond = 0;
     if (!f->block[p].reached) return false;
     bool listed = false;
     for (int32_t t = 0; t < last->targets; t++) listed |= f->f->branch_targets[last->targets0 + t] == b;
+    if (listed) *cond = access_cond(a, COND_ANY, 0, 0); /* of an index */
     if (listed) return true;
     for (int32_t s = 0; s < block->succs; s++)
         if (block->succ[s] == b && f->block[p].feasible[s]) {
@@ -46,7 +48,7 @@ static bool edge_feasible(const struct frame *f, int32_t p, int32_t b, int32_t *
     return false;
 }
 
-static bool postdominates(const struct frame *f, int32_t b, int32_t d) {
+bool access_follows(const struct frame *f, int32_t b, int32_t d) {
     for (int n = 0; d >= 0 && n < 2000; n++, d = f->f->blocks[d].ipdom)
         if (d == b) return true;
     return false;
@@ -57,17 +59,34 @@ static struct place place_of_merge(const struct frame *f, int32_t b) {
     int32_t d = f->f->blocks[b].idom;
     struct place at = d >= 0 ? f->block[d].in : (struct place){-1, -1, true};
     if (d < 0) return at;
-    at.exact = at.exact && postdominates(f, b, d);
+    at.exact = at.exact && access_follows(f, b, d);
     return at;
 }
 
-/* Behind a loop that b follows in any case, b is executed when the loop is entered, whatever the counter has become. */
+/* Behind a loop that b follows in any case, b is executed when the loop is entered, whatever the counter has become.
+ * Else only if no iteration has left by another way, which facts can say only if they are all that ends the loop. */
 static void forget_loops(const struct frame *f, int32_t b, int32_t from, struct place *at) {
     for (int32_t d = from; d >= 0; d = f->f->blocks[d].idom) {
-        if (!f->block[d].header || in_body(&f->block[d], b) || !postdominates(f, b, d)) continue;
+        if (!f->block[d].header || (f->reducible && in_body(&f->block[d], b))) continue;
+        if (!access_follows(f, b, d)) {
+            if (!f->reducible || (in_body(&f->block[d], from) && !f->block[d].bounded)) at->exact = false;
+            continue;
+        }
         at->when = f->block[d].entry.when;
         at->exact = f->block[d].entry.exact;
     }
+}
+
+/* May a call have ended the thread on its way to b? */
+static bool may_have_ended(const struct frame *f, int32_t b) {
+    for (int32_t n = 0; f->ends && n < f->reached_blocks; n++) {
+        int32_t c = f->order[n];
+        if (!f->block[c].ends) continue;
+        if (!f->reducible || f->f->blocks[c].rank < f->f->blocks[b].rank) return true;
+        for (int32_t h = b; h >= 0; h = f->f->blocks[h].idom)
+            if (f->block[h].header && in_body(&f->block[h], b) && in_body(&f->block[h], c)) return true;
+    }
+    return false;
 }
 
 static bool enter_block(struct analysis *a, int32_t b, const struct state *entry, const struct place *entry_place) {
@@ -90,7 +109,7 @@ static bool enter_block(struct analysis *a, int32_t b, const struct state *entry
         for (int32_t n = 0; n < block->preds; n++) {
             int32_t p = f->f->pred[block->pred0 + n], cond;
             if (block->rank < 0 || f->f->blocks[p].rank < 0 || is_back(f, p, b) != back ||
-                !edge_feasible(f, p, b, &cond))
+                !edge_feasible(a, p, b, &cond))
                 continue;
             struct place from = f->block[p].in;
             if (!back) access_edge(a, p, b, cond, &from);
@@ -111,6 +130,7 @@ static bool enter_block(struct analysis *a, int32_t b, const struct state *entry
     if (info->reached) {
         bool one_way = m.forward == 1 && in[0].from >= 0;
         forget_loops(f, b, one_way ? in[0].from : block->idom, &at);
+        at.exact = at.exact && !may_have_ended(f, b);
         info->entry = at;
         if (info->header && f->reducible) access_loop_facts(a, b, &at);
         if (info->header && (!f->reducible || !access_ends_by_tests(a, b))) info->bounded = false;
@@ -186,6 +206,11 @@ static void leave_block(struct analysis *a, int32_t b) {
     }
 }
 
+static void note_end(struct analysis *a, struct frame *f, int32_t b) {
+    if (!f->block[b].ends) a->changed = true;
+    f->block[b].ends = f->ends = f->stops = true;
+}
+
 void access_run_frame(struct analysis *a, int32_t frame) {
     struct frame *f = a->frames[frame];
     int32_t caller = a->frame, caller_block = a->at_block, caller_facts = a->now_facts, caller_when = a->now_when;
@@ -219,6 +244,7 @@ void access_run_frame(struct analysis *a, int32_t frame) {
     a->now_facts = caller_facts;
     a->now_when = caller_when;
     a->now_exact = caller_exact && !f->stops;
+    if (f->stops && caller >= 0 && frame) note_end(a, a->frames[caller], caller_block);
     for (int32_t c = 0; c < f->exit_count && c < a->now.cell_count; c++) a->now.cells[c] = f->exit_cells[c];
     if (f->exit_count > a->now.cell_count) {
         int32_t *grown = realloc(a->now.cells, (size_t)f->exit_count * sizeof *grown);

@@ -36,6 +36,8 @@ static inline int32_t variable_of(const struct state *s, int32_t var) {
 
 /* The symbol of header h's counter, and the sum that is that symbol. -1: no memory. */
 int32_t access_counter(struct analysis *a, int32_t h, int32_t *sum);
+/* Is block b executed whenever block d is? */
+bool access_follows(const struct frame *f, int32_t b, int32_t d);
 /* What holds at *at, with the condition of the edge from block p to block b. */
 void access_edge(struct analysis *a, int32_t p, int32_t b, int32_t cond, struct place *at);
 /* At the end of block p, from which an edge leads back to header h. */

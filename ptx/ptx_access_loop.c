@@ -71,7 +71,7 @@ static bool dominates_latches(const struct frame *f, int32_t d, int32_t h) {
 void access_edge(struct analysis *a, int32_t p, int32_t b, int32_t cond, struct place *at) {
     struct frame *f = a->frames[a->frame];
     struct cond c = {.kind = COND_ANY};
-    bool ignored, unequal = false;
+    bool unequal = false;
     if (!cond) return;
     memcpy(&c, a->conds.record[cond], sizeof c);
     if (c.kind == COND_NE && f->reducible) {
@@ -87,8 +87,7 @@ void access_edge(struct analysis *a, int32_t p, int32_t b, int32_t cond, struct 
         }
     }
     if (unequal) return;
-    at->facts = access_assume(a, cond, at->facts, &at->exact);
-    at->when = access_assume(a, cond, at->when, &ignored);
+    access_assume_at(a, cond, at);
 }
 
 static void add_loop_fact(struct block_info *h, int32_t sum) {
@@ -184,6 +183,14 @@ bool access_ends_by_tests(struct analysis *a, int32_t h) {
     return true;
 }
 
+/* The block of frame f's caller from which it is called. */
+static int32_t calling_block(const struct analysis *a, const struct frame *f) {
+    const struct ptx_function *caller = a->frames[f->parent]->f;
+    int32_t b = 0;
+    while (b < caller->block_count - 1 && caller->instrs + caller->blocks[b].end <= f->call) b++;
+    return b;
+}
+
 /* Do all loops around the present place run for just as long as their facts say? */
 bool access_bounded(const struct analysis *a) {
     int32_t b = a->at_block;
@@ -193,9 +200,39 @@ bool access_bounded(const struct analysis *a) {
             if (f->block[h].header && (!f->reducible || (in_body(&f->block[h], b) && !f->block[h].bounded)))
                 return false;
         if (!f->call) break;
-        const struct ptx_function *caller = a->frames[f->parent]->f;
-        for (b = 0; b < caller->block_count - 1 && caller->instrs + caller->blocks[b].end <= f->call; b++) {
-        }
+        b = calling_block(a, f);
     }
+    return true;
+}
+
+/* Header h's counter at block b: does it take just the values that the facts of b leave it? Behind the loop it has one
+ * value, which they give if they are all that ends the loop, and have not been forgotten since. */
+static bool counter_known(const struct frame *f, int32_t h, int32_t b) {
+    if (!f->reducible || !dominates(f, h, b)) return false;
+    if (in_body(&f->block[h], b)) return true; /* access_bounded looks at it */
+    for (int32_t d = b; d != h; d = f->f->blocks[d].idom)
+        if (!in_body(&f->block[h], d) && access_follows(f, d, h)) return false;
+    return f->block[h].bounded;
+}
+
+static bool all_known(const struct analysis *a, int32_t sum, int depth) {
+    const struct ptx_sum *e = ptx_sum(&a->s, sum);
+    for (int64_t t = 0; t < e->count; t++) {
+        const struct ptx_symbol_info *info = &a->s.symbol[e->term[t].symbol];
+        if (info->divided && (depth > 8 || !all_known(a, info->divided, depth + 1))) return false;
+        if (!info->free || info->frame < 0) continue;
+        int32_t n = a->frame, b = a->at_block;
+        for (; n >= 0 && n != info->frame; n = a->frames[n]->parent)
+            if (a->frames[n]->call) b = calling_block(a, a->frames[n]);
+        if (n < 0 || !counter_known(a->frames[n], info->block, b)) return false;
+    }
+    return true;
+}
+
+/* Do the facts `when` say which values the counters in `sum`, and in themselves, take at the present place? */
+bool access_counters_known(const struct analysis *a, int32_t sum, int32_t when) {
+    if (sum && !all_known(a, sum, 0)) return false;
+    for (int32_t f = when; f >= 0; f = a->facts.fact[f].next)
+        if (!all_known(a, a->facts.fact[f].sum, 0)) return false;
     return true;
 }

@@ -307,17 +307,17 @@ static void record(struct analysis *a, const struct transfer *t, const struct va
         a->record_room = room;
     }
     unsigned properties = ptx_ops[t->i->op].properties;
-    a->records[a->record_count++] = (struct record){.base = at->base,
-                                                    .sum = at->sum,
-                                                    .facts = a->now_facts,
-                                                    .when = a->now_when,
-                                                    .bytes = (uint32_t)t->element_bytes * t->i->vector,
-                                                    .mode = (properties & PTX_P_READS ? PTX_ACCESS_R : 0) |
-                                                            (properties & PTX_P_WRITES ? PTX_ACCESS_W : 0),
-                                                    .atomic = !!(properties & PTX_P_ATOMIC),
-                                                    .may_be = may_be,
-                                                    .exact = t->exact && !may_be && access_bounded(a),
-                                                    .line = t->i->line};
+    a->records[a->record_count++] = (struct record){
+        .base = at->base,
+        .sum = at->sum,
+        .facts = a->now_facts,
+        .when = a->now_when,
+        .bytes = (uint32_t)t->element_bytes * t->i->vector,
+        .mode = (properties & PTX_P_READS ? PTX_ACCESS_R : 0) | (properties & PTX_P_WRITES ? PTX_ACCESS_W : 0),
+        .atomic = !!(properties & PTX_P_ATOMIC),
+        .may_be = may_be,
+        .exact = t->exact && !may_be && access_bounded(a) && access_counters_known(a, at->sum, a->now_when),
+        .line = t->i->line};
 }
 
 static void touch(struct analysis *a, const struct transfer *t, struct value at, bool one_of) {

@@ -85,6 +85,7 @@ struct block_info {
     uint64_t facts_used;          /* header: hash of loop_facts of the last pass */
     bool bounded;                 /* header: the loop runs for just as long as its facts say */
     bool all_facts;               /* header: loop_facts are all there is */
+    bool ends;                    /* calls a function that may end the thread */
     uint64_t *body;               /* header: blocks of the loop */
     int32_t tree_first, tree_end; /* interval of the dominator tree */
 };
@@ -99,8 +100,9 @@ struct frame {
     int32_t *multi;  /* register → index in state.regs, or -1 */
     int32_t multi_count;
     struct block_info *block;
-    bool reducible, stops; /* stops: has exit or trap in it */
-    int32_t *exit_cells;   /* joined over its returns */
+    bool reducible;
+    bool stops, ends;    /* has exit or trap in it or in what it calls; in what it calls */
+    int32_t *exit_cells; /* joined over its returns */
     int32_t exit_count;
     bool returns;
 };
@@ -165,8 +167,8 @@ const struct base_set *access_set(const struct analysis *a, int32_t number);
 /* conditions */
 int32_t access_cond(struct analysis *a, int kind, int32_t x, int32_t y);
 int32_t access_not(struct analysis *a, int32_t cond);
-int access_decide(struct analysis *a, int32_t cond, int32_t facts);                  /* 1 true, -1 false, 0 not known */
-int32_t access_assume(struct analysis *a, int32_t cond, int32_t facts, bool *exact); /* facts with it */
+int access_decide(struct analysis *a, int32_t cond, int32_t facts);        /* 1 true, -1 false, 0 not known */
+void access_assume_at(struct analysis *a, int32_t cond, struct place *at); /* the place if it holds */
 int32_t access_fact(struct analysis *a, int32_t sum, int32_t list);
 
 /* evaluation */
@@ -181,6 +183,7 @@ void access_memory(struct analysis *a, const struct ptx_instr *i, bool exact);
 void access_call(struct analysis *a, const struct ptx_instr *i);
 int32_t access_cell(struct analysis *a, int32_t frame, int32_t var, int64_t at, int32_t bytes);
 bool access_bounded(const struct analysis *a);
+bool access_counters_known(const struct analysis *a, int32_t sum, int32_t when);
 void access_run_frame(struct analysis *a, int32_t frame);
 int32_t access_frame(struct analysis *a, const struct ptx_function *f, int32_t parent, const struct ptx_instr *call);
 int access_results(struct analysis *a, struct ptx_accesses *out);

@@ -247,7 +247,7 @@ int32_t access_fact(struct analysis *a, int32_t sum, int32_t list) {
     return a->facts.count++;
 }
 
-int32_t access_assume(struct analysis *a, int32_t cond, int32_t facts, bool *exact) {
+static int32_t assume(struct analysis *a, int32_t cond, int32_t facts, bool *exact) {
     struct cond c = get_cond(a, cond);
     switch (c.kind) {
     case COND_TRUE:
@@ -257,7 +257,7 @@ int32_t access_assume(struct analysis *a, int32_t cond, int32_t facts, bool *exa
     case COND_EQ:
         return access_fact(a, ptx_sum_scale(&a->s, c.a, -1), access_fact(a, c.a, facts));
     case COND_AND:
-        return access_assume(a, c.b, access_assume(a, c.a, facts, exact), exact);
+        return assume(a, c.b, assume(a, c.a, facts, exact), exact);
     case COND_NE: { /* at an end of its range */
         int32_t one = ptx_sum_constant(&a->s, 1);
         if (ptx_sum_at_most(&a->s, c.a, 0, &a->facts, facts))
@@ -268,8 +268,8 @@ int32_t access_assume(struct analysis *a, int32_t cond, int32_t facts, bool *exa
         return facts;
     }
     case COND_OR: { /* if one side cannot be */
-        if (access_decide(a, c.a, facts) < 0) return access_assume(a, c.b, facts, exact);
-        if (access_decide(a, c.b, facts) < 0) return access_assume(a, c.a, facts, exact);
+        if (access_decide(a, c.a, facts) < 0) return assume(a, c.b, facts, exact);
+        if (access_decide(a, c.b, facts) < 0) return assume(a, c.a, facts, exact);
         *exact = false;
         return facts;
     }
@@ -277,4 +277,14 @@ int32_t access_assume(struct analysis *a, int32_t cond, int32_t facts, bool *exa
         *exact = false;
         return facts;
     }
+}
+
+/* What `when` alone leaves open may follow from the facts: then what they make of the condition counts. */
+void access_assume_at(struct analysis *a, int32_t cond, struct place *at) {
+    bool alone = true;
+    int32_t before = at->facts;
+    at->facts = assume(a, cond, before, &at->exact);
+    at->when = assume(a, cond, at->when, &alone);
+    for (int32_t f = at->facts; !alone && f >= 0 && f != before; f = a->facts.fact[f].next)
+        at->when = access_fact(a, a->facts.fact[f].sum, at->when);
 }

@@ -92,6 +92,16 @@ __global__ void triangle(float *att, int T) {
     int t = blockIdx.x;
     for (int u = threadIdx.x; u <= t; u += blockDim.x) att[t * T + u] = 1;
 }
+__global__ void left_in_loop(float *x, int n, int b) {
+    int k = 16 | b;
+    if (k < n) {
+        do {
+            if (((b & k) << 2) < min(b + b, b / 7)) return;
+            k++;
+        } while (k < n);
+    }
+    x[blockIdx.x * blockDim.x + threadIdx.x] = 1;
+}
 __global__ void from_memory(float **list) { list[0][threadIdx.x] = 1; }
 __global__ void tile(float *out, const float *in, int W, int H) {
     __shared__ float t[16][17];

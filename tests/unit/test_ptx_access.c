@@ -118,6 +118,10 @@ static void not_all_elements(void **state) {
     LAUNCH("every_other", 4, 1, 256, 1, ARGUMENTS(POINTER, 1000), {0, "w", 0, 7996, 0});
     LAUNCH("on_condition", 4, 1, 256, 1, ARGUMENTS(POINTER, POINTER, 1024), {0, "w", 0, 4096, 0},
            {1, "r", 0, 4096, -1});
+    /* b = 7: k is 23, then 24, of which no bit is b's: all threads leave there, and nothing is written.
+     * b = 16, n = 10: the loop is not entered */
+    LAUNCH("left_in_loop", 1, 1, 64, 1, ARGUMENTS(POINTER, 100, 7), {0, "w", 0, 256, 0});
+    LAUNCH("left_in_loop", 1, 1, 64, 1, ARGUMENTS(POINTER, 10, 16), {0, "w", 0, 256, -1});
     /* in[i / 12], i < 1000: elements 0 … 83 */
     LAUNCH("divided", 4, 1, 256, 1, ARGUMENTS(POINTER, POINTER, 1000), {0, "w", 0, 4000, 1}, {1, "r", 0, 336, -1});
 }
