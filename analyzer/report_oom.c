@@ -204,22 +204,26 @@ static int load_driver(struct report *r, struct report_oom *o, char *err, size_t
     return report_rows_end(r, st, rc, err, err_len);
 }
 
-/* Used when the program began to use the device, less what it had then: its context. */
+#define HAD                                                                    \
+    " AND a.alloc_ns <= m.ns AND (a.free_ns IS NULL OR a.free_ns > m.ns) AND " \
+    "(a.device IS NULL OR a.device = m.device) "
+
+/* Used when the program began to use the device, less what it had then: its context. A pool may hold more than what was
+ * allocated from it; where it was not asked, nothing can be said. */
 static int load_context(struct report *r, struct report_oom *o, char *err, size_t err_len) {
     sqlite3_stmt *st = report_prepare(
         r,
         "SELECT m.total_bytes - m.free_bytes - coalesce(m.pool_reserved_bytes, 0) - (SELECT coalesce(sum(a.bytes), 0) "
-        "FROM alloc a WHERE (a.memory IN ('device', 'array') OR (a.memory = 'async' AND m.pool IS NULL)) AND "
-        "a.alloc_ns <= m.ns AND (a.free_ns IS NULL OR a.free_ns "
-        "> m.ns) AND (a.device IS NULL OR a.device = m.device)) FROM meminfo m WHERE m.why = 'first use' AND (?1 IS "
-        "NULL OR m.device = ?1) ORDER BY m.id LIMIT 1",
+        "FROM alloc a WHERE a.memory IN ('device', 'array')" HAD "), m.pool IS NULL AND EXISTS (SELECT 1 FROM alloc a "
+        "WHERE a.memory = 'async'" HAD ") FROM meminfo m WHERE m.why = 'first use' AND (?1 IS NULL OR m.device = ?1) "
+        "ORDER BY m.id LIMIT 1",
         err, err_len);
     o->context_bytes = REPORT_UNKNOWN;
     if (!st) return -1;
     bind_known(st, 1, o->call->device);
     int rc = sqlite3_step(st);
     if (rc == SQLITE_ROW) {
-        o->context_bytes = report_column(st, 0);
+        if (!sqlite3_column_int(st, 1)) o->context_bytes = report_column(st, 0);
         rc = sqlite3_step(st);
     }
     if (o->context_bytes < 0) o->context_bytes = REPORT_UNKNOWN; /* released meanwhile: no difference to trust */
@@ -228,6 +232,16 @@ static int load_context(struct report *r, struct report_oom *o, char *err, size_
 
 static int is_known(int64_t x) {
     return x != REPORT_UNKNOWN;
+}
+
+/* Less than nothing is left: what was taken for the context was partly something else, or memory was released between
+ * the failed call and the question. What cannot be told apart is one figure, or none. */
+static void mend_books(struct report_oom *o) {
+    if (!is_known(o->unexplained_bytes) || o->unexplained_bytes >= 0) return;
+    o->unexplained_bytes = is_known(o->context_bytes) && o->context_bytes + o->unexplained_bytes >= 0
+                               ? o->context_bytes + o->unexplained_bytes
+                               : REPORT_UNKNOWN;
+    o->context_bytes = REPORT_UNKNOWN;
 }
 
 static void compute(struct report_oom *o) {
@@ -240,6 +254,7 @@ static void compute(struct report_oom *o) {
         int64_t slack = is_known(o->slack_bytes) ? o->slack_bytes : 0;
         o->unexplained_bytes = o->total_bytes - o->free_bytes - o->live_bytes - slack -
                                (is_known(o->context_bytes) ? o->context_bytes : 0);
+        mend_books(o);
         if (o->call->kind != OOM_HOST) o->largest_bytes = o->free_bytes + (o->call->kind == OOM_ASYNC ? slack : 0);
     }
     if (is_known(o->largest_bytes) && is_known(o->call->asked_bytes))

@@ -49,7 +49,8 @@ struct report_oom {
     /* computed from both */
     int64_t slack_bytes;       /* held by the pool and not used */
     int64_t context_bytes;     /* used when the device was first used, less what was live then */
-    int64_t unexplained_bytes; /* used less all of these: rounding, libraries, other processes */
+    int64_t unexplained_bytes; /* used less all of these, never < 0: rounding, libraries, other processes; with the
+                                * context where that is not known */
     int64_t largest_bytes;     /* at most so much would have been given */
     int64_t missing_bytes;     /* asked for beyond that; 0: the sum would have sufficed */
     int shrink_first;          /* class */

@@ -46,7 +46,7 @@ static void print_head(struct emitter *e, const struct report *r) {
 
 /* What the device's memory was taken by, line by line; the lines add up to total. */
 static void print_books(struct emitter *e, const struct report_oom *o) {
-    int pool = o->slack_bytes != REPORT_UNKNOWN;
+    int pool = o->slack_bytes != REPORT_UNKNOWN, apart = o->context_bytes != REPORT_UNKNOWN;
     int_or_null(e, "total_bytes", "device has", UNIT_BYTES, o->total_bytes);
     int_or_null(e, "free_bytes", "free, by the driver", UNIT_BYTES, o->free_bytes);
     emit_int(e, "live_bytes", "the program's", UNIT_BYTES, o->live_bytes);
@@ -54,8 +54,9 @@ static void print_books(struct emitter *e, const struct report_oom *o) {
     int_or_null(e, "pool_reserved_bytes", NULL, UNIT_BYTES, o->pool_reserved_bytes);
     int_or_null(e, "pool_used_bytes", NULL, UNIT_BYTES, o->pool_used_bytes);
     int_or_null(e, "pool_slack_bytes", pool ? "pool, not used" : NULL, UNIT_BYTES, o->slack_bytes);
-    int_or_null(e, "context_bytes", "context at the start", UNIT_BYTES, o->context_bytes);
-    int_or_null(e, "unexplained_bytes", "rounding and others", UNIT_BYTES, o->unexplained_bytes);
+    int_or_null(e, "context_bytes", apart ? "context at the start" : NULL, UNIT_BYTES, o->context_bytes);
+    int_or_null(e, "unexplained_bytes", apart ? "rounding and others" : "context, rounding, others", UNIT_BYTES,
+                o->unexplained_bytes);
     int_or_null(e, "largest_bytes", "could be had at most", UNIT_BYTES, o->largest_bytes);
     int_or_null(e, "missing_bytes", "missing", UNIT_BYTES, o->missing_bytes);
     emit_text(e, "shrink_first", "largest class", report_class_names[o->shrink_first]);

@@ -21,9 +21,10 @@ struct facts_memory {
     int ordinal;      /* -1: not known */
     uint64_t call_ns; /* start of the call that found no memory; 0: none */
     uint64_t pool;    /* to be asked of too; 0: the current one, if the program has used stream-ordered memory */
+    int only_answers; /* where there is no answer, nothing is written */
 };
-/* Asks, and writes what it was told. The program finds its last error as it was. */
-void facts_tell_memory(struct ring_writer *w, const struct facts_memory *m);
+/* Asks, and writes what it was told. The program finds its last error as it was. 1: written. */
+int facts_tell_memory(struct ring_writer *w, const struct facts_memory *m);
 /* Programs look for the largest batch by failing: 1 for the first failures of a trace (by its generation), and then as
  * long as questions have taken less than a twentieth of the time. */
 int facts_may_ask_memory(uint32_t generation);

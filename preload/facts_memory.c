@@ -104,12 +104,8 @@ static void ask_pool(struct acct_ev_meminfo *r, void *pool) {
     r->pool_used_bytes = ask_pool_for(pool, POOL_USED);
 }
 
-void facts_tell_memory(struct ring_writer *w, const struct facts_memory *m) {
+static void ask(struct acct_ev_meminfo *r, const struct facts_memory *m) {
     struct facts_question q;
-    uint64_t begin = hook_now();
-    if (!ring_has_room(w, sizeof(struct acct_ev_meminfo))) return;
-    struct acct_ev_meminfo *r = ring_begin(w, ACCT_EV_MEMINFO, sizeof *r, begin);
-    if (!r) return;
     r->why = m->why;
     r->device = m->ordinal < 0 ? ACCT_NULL_I32 : m->ordinal;
     r->call_ns = m->call_ns;
@@ -120,6 +116,18 @@ void facts_tell_memory(struct ring_writer *w, const struct facts_memory *m) {
         if (m->ordinal >= 0) ask_pool(r, (void *)(uintptr_t)m->pool);
     }
     facts_question_end(&q);
+}
+
+int facts_tell_memory(struct ring_writer *w, const struct facts_memory *m) {
+    struct acct_ev_meminfo answer, *r;
+    uint64_t begin = hook_now();
+    if (!ring_has_room(w, sizeof answer)) return 0;
+    ask(&answer, m);
+    if (m->only_answers && answer.free_bytes == ACCT_NULL_I64) return 0;
+    if (!(r = ring_begin(w, ACCT_EV_MEMINFO, sizeof *r, begin))) return 0;
+    answer.hdr = r->hdr;
+    *r = answer;
     ring_commit(w);
     if (m->call_ns) atomic_fetch_add_explicit(&questions.spent_ns, hook_now() - begin, memory_order_relaxed);
+    return 1;
 }

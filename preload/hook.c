@@ -130,7 +130,26 @@ void *hook_record(struct hook_call *k, uint16_t event, size_t bytes, uint64_t st
 
 #define MAX_DEVICES 64
 static _Atomic uint32_t device_told[MAX_DEVICES]; /* generation, as above */
+static _Atomic uint32_t memory_told[MAX_DEVICES]; /* likewise: what was used of it at its first use */
 static _Atomic int devices_told;                  /* in all generations */
+
+static void tell_first_memory(struct hook_call *k, int ordinal, int before) {
+    struct facts_memory m = {ACCT_meminfo_why_FIRST_USE, ordinal, 0, 0, before};
+    if (atomic_load_explicit(&memory_told[ordinal], memory_order_relaxed) == k->generation) return;
+    if (atomic_exchange(&memory_told[ordinal], k->generation) == k->generation) return;
+    if (!facts_tell_memory(&k->thread->writer, &m)) atomic_store(&memory_told[ordinal], 0);
+}
+
+void hook_before_memory(struct hook_call *k) {
+    struct facts_question q;
+    int saved = errno;
+    if (facts_question_begin(&q)) { /* else it could not be asked */
+        int ordinal = facts_current_device();
+        if (ordinal >= 0 && ordinal < MAX_DEVICES) tell_first_memory(k, ordinal, 1);
+        facts_question_end(&q);
+    }
+    errno = saved;
+}
 
 void hook_device(struct hook_call *k) {
     int ordinal = facts_current_device();
@@ -143,7 +162,7 @@ void hook_device(struct hook_call *k) {
     if (atomic_exchange(&device_told[ordinal], k->generation) == k->generation) return;
     atomic_fetch_add_explicit(&devices_told, 1, memory_order_relaxed);
     facts_tell_device(&k->thread->writer, ordinal);
-    facts_tell_memory(&k->thread->writer, &(struct facts_memory){ACCT_meminfo_why_FIRST_USE, ordinal, 0, 0});
+    tell_first_memory(k, ordinal, 0);
 }
 
 void hook_device_of_memory(struct hook_call *k, const void *address) {
@@ -162,6 +181,6 @@ static int is_about_the_device(const struct hook_call *k) {
 void hook_no_memory(struct hook_call *k) {
     if (k->generation != life_generation() || !is_about_the_device(k)) return;
     int ordinal = k->device == ACCT_NULL_I32 ? facts_current_device() : k->device;
-    struct facts_memory m = {ACCT_meminfo_why_NO_MEMORY, ordinal, k->start_ns, k->pool};
+    struct facts_memory m = {ACCT_meminfo_why_NO_MEMORY, ordinal, k->start_ns, k->pool, 0};
     if (facts_may_ask_memory(k->generation)) facts_tell_memory(&k->thread->writer, &m);
 }

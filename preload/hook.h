@@ -3,6 +3,7 @@
  *     struct hook_call k;
  *     if (!hook_enter(&k, API_x)) return real(…);     nothing is recorded: pass through
  *     hook_mark(&k);                                  calls that start work on the device
+ *     hook_before_memory(&k);                         calls that take memory of the device
  *     r = real(…);
  *     if (hook_leave(&k, r)) fill_y(&k, …);           the records, after the real call
  *     hook_done(&k);
@@ -84,6 +85,10 @@ void hook_mark_slow(struct hook_call *k);
 static inline void hook_mark(struct hook_call *k) {
     if (cupti_on()) hook_mark_slow(k);
 }
+
+/* Between hook_enter and the real call, where that takes memory of the device: if it is the first to use the device,
+ * what is used already is told before it. Makes the device's context, as the call itself would. */
+void hook_before_memory(struct hook_call *k);
 
 /* 1: go on with the record. 0 in the child of a fork that happened meanwhile: its thread has no ring. */
 static inline int hook_leave(struct hook_call *k, int32_t status) {

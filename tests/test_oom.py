@@ -101,7 +101,7 @@ int main(void) {
     env = {'LD_LIBRARY_PATH': str(d)}
     alone, traced = run(program, env=env), run(program, env={**env, 'LD_PRELOAD': LIB, 'ACCT_OUTPUT': str(tmp_path / 't.db')})
     assert alone.stdout == traced.stdout == 'error=2 peek=2 get=2 then=0\n'
-    assert said(alone.stderr, 'questions') == 0 and said(traced.stderr, 'questions') == 2  # the device's first use, and the failed call
+    assert said(alone.stderr, 'questions') == 0 and said(traced.stderr, 'questions') == 3  # the device's first use, before the call and after it; and the failed call
     run(ACCT, 'report', tmp_path / 't.db')  # waits for the collector
     assert query(tmp_path / 't.db', 'select free_bytes, total_bytes from meminfo') == [(None, None)] * 2
     o = oom_of(tmp_path / 't.db')
@@ -154,6 +154,55 @@ def test_a_pools_memory_counts(tmp_path):
     assert (o['function'], o['pool_reserved_bytes'], o['pool_used_bytes']) == ('cudaMallocAsync', reserved, used)
     assert o['pool_slack_bytes'] == reserved - used and o['largest_bytes'] == free + reserved - used
     assert o['live_bytes'] == n * 3 * MIB and o['missing_bytes'] == max(0, 3 * MIB - o['largest_bytes'])
+
+
+@pytest.mark.parametrize('size', [1, 1000, 3 * MIB])
+@pytest.mark.parametrize('first', ['malloc', 'async', 'pool', 'pitch', 'array', 'managed', 'stream', 'pending'])
+@pytest.mark.parametrize('device', [0, 2])
+def test_what_the_first_call_takes_is_not_the_contexts(tmp_path, first, size, device):
+    """Whatever the program's first call is, and whatever the device gives beyond what it asks for (a pool's pieces, rounding): the context is what
+    a program has that takes nothing. Without acct, the program sees the same."""
+    db = tmp_path / 't.db'
+    r = run(ACCT, 'run', '--vgpu=t4:3', '--dry', '-o', db, '--', CASES, 'first', first, size, device)
+    assert r.returncode == 0, r.stderr
+    used, after = (said(r.stdout, 'total', i) - said(r.stdout, 'free', i) for i in (0, -1))
+    empty = run(ACCT, 'run', '--vgpu=t4:3', '--dry', '-o', tmp_path / 'e.db', '--', CASES, 'first', 'none', 0, device)
+    context = said(empty.stdout, 'total', 0) - said(empty.stdout, 'free', 0)
+    o = oom_of(db)
+    slack = o['pool_slack_bytes'] or 0
+    if first == 'pending':  # an error that the program has not looked at: nothing can be asked
+        assert o['context_bytes'] is None and o['unexplained_bytes'] == after - o['live_bytes'] - slack
+        return
+    assert o['context_bytes'] == context and used >= context
+    assert o['unexplained_bytes'] == after - o['live_bytes'] - slack - context >= 0
+    assert query(db, "select why, device, pool from meminfo where why = 'first use'") == [('first use', device, None)]
+    text = run(ACCT, 'report', db).stdout
+    assert 'context at the start' in text and 'rounding and others' in text
+
+
+def test_what_cannot_be_told_apart_is_one_figure(tmp_path):
+    """A trace whose first question came after a pool's piece was taken, without the pool: the context is not known, and no figure is below 0."""
+    db = tmp_path / 't.db'
+    run(ACCT, 'run', '--vgpu=t4', '--dry', '-o', db, '--', CASES, 'first', 'async', 1000, 0)
+    o = oom_of(db)
+    both = o['context_bytes'] + o['unexplained_bytes']
+    for change in ("ns = (select min(alloc_ns) + 1 from alloc), free_bytes = free_bytes - (32 << 20)",  # as it was asked before
+                   "ns = 0, free_bytes = free_bytes - (40 << 20)"):  # other processes took some and gave it back
+        with sqlite3.connect(db) as d:
+            d.execute(f"update meminfo set {change} where why = 'first use'")
+        o = oom_of(db)
+        assert (o['context_bytes'], o['unexplained_bytes']) == (None, both)
+        assert 'context, rounding, others' in run(ACCT, 'report', db).stdout
+
+
+@pytest.mark.parametrize('first', ['malloc', 'async', 'pool', 'pitch', 'array', 'managed', 'stream', 'pending', 'capture', 'refused', 'nowhere'])
+def test_the_first_call_is_as_without_acct(tmp_path, first):
+    """What it returns, the last error after it, whether a capture lives on."""
+    env = {**DEVICE, 'ACCT_VGPU': 't4', 'ACCT_VGPU_DRY': '1'}
+    alone = run(CASES, 'first', first, 1000, 0, env=env)
+    traced = run(CASES, 'first', first, 1000, 0, env={**env, 'LD_PRELOAD': LIB, 'ACCT_OUTPUT': str(tmp_path / 't.db')})
+    assert (alone.returncode, alone.stdout, alone.stderr) == (traced.returncode, traced.stdout, traced.stderr)
+    assert 'error=' in alone.stdout
 
 
 def test_a_program_that_probes_survives(tmp_path):

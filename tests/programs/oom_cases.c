@@ -5,7 +5,8 @@
  *   probe               looks for the largest block by halving the distance; then uses it
  *   kinds               every allocating function is asked for 2^50 bytes
  *   loop N              N allocations that must fail, then one that must not
- *   errors              last errors before and after allocations that fail
+ *   first HOW BYTES DEVICE  a first call that takes BYTES, as HOW says; then 15 GB, and 2 GB that must fail (of a
+ * device of 16) errors              last errors before and after allocations that fail
  */
 #include <cuda_runtime_api.h>
 #include <signal.h>
@@ -118,6 +119,54 @@ static int errors(void) {
     return 0;
 }
 
+static int capture(void **p, size_t bytes) {
+    cudaGraph_t graph;
+    cudaStream_t s = cudaStreamPerThread;
+    int a = cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal), b = cudaMallocAsync(p, bytes, s);
+    return 100 * a + 10 * b + (int)cudaStreamEndCapture(s, &graph);
+}
+
+static int from_pool(void **p, size_t bytes, int device) {
+    struct cudaMemPoolProps props = {.allocType = cudaMemAllocationTypePinned,
+                                     .location = {.type = cudaMemLocationTypeDevice, .id = device}};
+    cudaMemPool_t pool;
+    int e = cudaMemPoolCreate(&pool, &props);
+    return e ? e : (int)cudaMallocFromPoolAsync(p, bytes, pool, 0);
+}
+
+static int first_call(const char *how, size_t bytes, int device) {
+    struct cudaChannelFormatDesc byte = {8, 0, 0, 0, cudaChannelFormatKindUnsigned};
+    cudaArray_t array;
+    cudaStream_t stream;
+    size_t pitch;
+    void *p;
+    if (!strcmp(how, "async")) return cudaMallocAsync(&p, bytes, 0);
+    if (!strcmp(how, "pool")) return from_pool(&p, bytes, device);
+    if (!strcmp(how, "pitch")) return cudaMallocPitch(&p, &pitch, bytes, 2);
+    if (!strcmp(how, "array")) return cudaMallocArray(&array, &byte, bytes < 4096 ? bytes : 4096, bytes / 4096, 0);
+    if (!strcmp(how, "managed")) return cudaMallocManaged(&p, bytes, cudaMemAttachGlobal);
+    if (!strcmp(how, "stream")) return cudaStreamCreate(&stream);
+    if (!strcmp(how, "capture")) return capture(&p, bytes);
+    if (!strcmp(how, "refused")) return cudaMalloc(&p, TOO_MUCH);
+    if (!strcmp(how, "nowhere")) return cudaMalloc(NULL, bytes);
+    if (!strcmp(how, "pending")) cudaSetDevice(99);
+    return cudaMalloc(&p, bytes);
+}
+
+static int first(const char *how, size_t bytes, int device) {
+    void *p;
+    if (device) cudaSetDevice(device);
+    if (strcmp(how, "none")) {
+        int e = first_call(how, bytes, device);
+        say_memory();
+        if (strcmp(how, "pending")) say_error(e);
+        e = cudaMalloc(&p, 15000000000);
+        say_error(10 * e + (int)cudaMalloc(&p, 2000000000));
+    }
+    say_memory();
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "", *number = argc > 2 ? argv[2] : "0",
                *end = argc > 3 ? argv[3] : "return";
@@ -126,6 +175,7 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "probe")) return probe();
     if (!strcmp(what, "kinds")) return kinds();
     if (!strcmp(what, "loop")) return loop(atoi(number));
+    if (!strcmp(what, "first") && argc > 4) return first(argv[2], strtoull(end, NULL, 10), atoi(argv[4]));
     if (!strcmp(what, "errors")) return errors();
     fprintf(stderr, "oom_cases: what?\n");
     return 2;
