@@ -112,7 +112,7 @@ struct report {
     int64_t managed_peak_bytes, pinned_peak_bytes, array_peak_bytes;
     struct report_device_peak {
         int64_t device, peak_bytes;
-    } *device_peaks; /* of a program that used several */
+    } * device_peaks; /* of a program that used several */
     int64_t n_device_peaks;
     struct report_step *steps;
     int64_t n_steps;

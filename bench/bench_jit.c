@@ -112,7 +112,7 @@ static const struct kernel {
     int buffers, numbers;
     bool rows;
     double goal;
-} kernels[] = {{"saxpy", 2, 1, false, 2}, {"residual", 3, 0, false, 2},  {"adamw", 4, 7, false, 2},
+} kernels[] = {{"saxpy", 2, 1, false, 2}, {"residual", 3, 0, false, 2}, {"adamw", 4, 7, false, 2},
                {"gelu", 2, 0, false, 2},  {"layernorm", 4, 0, true, 8}, {"softmax", 2, 0, true, 8}};
 
 enum { KERNELS = sizeof kernels / sizeof *kernels };

@@ -67,5 +67,6 @@ void vgpu_activity_submitted(struct vgpu_activity *a) {
     a->correlation = vgpu_api_correlation();
     a->driver = a->correlation ? under_way->driver : 0;
     /* The model has no time for it: its host is always ahead. */
-    if (a->kind == VGPU_ACTIVITY_KERNEL && vgpu_cupti_latency && !vgpu_profile()->model) a->queued_ns = vgpu_cupti_now();
+    if (a->kind == VGPU_ACTIVITY_KERNEL && vgpu_cupti_latency && !vgpu_profile()->model)
+        a->queued_ns = vgpu_cupti_now();
 }

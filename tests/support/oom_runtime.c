@@ -1,5 +1,5 @@
-/* A CUDA runtime that has no memory and whose questions fail: what a tool asks after a failed call must not be seen by the program.
- * Made into a libcudart.so.13 by tests/test_oom.py. */
+/* A CUDA runtime that has no memory and whose questions fail: what a tool asks after a failed call must not be seen by
+ * the program. Made into a libcudart.so.13 by tests/test_oom.py. */
 #include <stddef.h>
 
 static __thread int last;

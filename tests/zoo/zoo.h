@@ -57,24 +57,25 @@ double zoo_half(enum zoo_type type, uint16_t bits);
 uint16_t zoo_to_half(enum zoo_type type, double v, enum zoo_round mode); /* v exact */
 uint32_t zoo_hash(uint32_t x);
 
-#define ZOO_REFERENCES(X)                                                                                              \
-    X(reduce_tree)                                                                                                     \
-    X(reduce_bfly)                                                                                                     \
-    X(reduce_down)                                                                                                     \
-    X(reduce_atomic)                                                                                                   \
-    X(reduce_redux) X(argmax) X(scan_block) X(scan_warp) X(scan_exclusive) X(votes) X(shuffles) X(masked_shuffle)      \
-        X(filter) X(groups) X(block_votes) X(lanes) X(collatz) X(early_exit) X(nested) X(switches) X(loops) X(stencil) \
-            X(bitonic_sort) X(producer_consumer) X(leave_early) X(dynamic_views) X(vector_shared) X(local_index)       \
-                X(generic_pointers) X(noinline_calls) X(recursion) X(indirect_calls) X(struct_by_value)                \
-                    X(selected_pointer) X(offset_pointer) X(constant_table) X(device_globals) X(inline_asm) X(prints)  \
-                        X(histogram_global) X(histogram_shared) X(atomic_cas) X(atomic_wrap) X(atomic_all)             \
-                            X(atomic_float) X(last_block) X(grid_stride) X(grid_2d) X(grid_3d) X(saxpy) X(transpose)   \
-                                X(copy_v4) X(axpy_v2) X(bytes_v4) X(matmul_tiled) X(softmax) X(softmax_causal)         \
-                                    X(layernorm) X(rmsnorm_inplace) X(gelu) X(rope) X(dropout) X(gather) X(scatter)    \
-                                        X(segmented_sum) X(momentum) X(cross_entropy) X(int64_arith) X(divisions)      \
-                                            X(double_arith) X(double_rounding) X(float_rounding) X(bit_tricks)         \
-                                                X(carries) X(conversions) X(half_conversions) X(half_ints)             \
-                                                    X(half2_arith) X(bf162_arith) X(half_scalar) X(fast_math)          \
+#define ZOO_REFERENCES(X)                                                                                             \
+    X(reduce_tree)                                                                                                    \
+    X(reduce_bfly)                                                                                                    \
+    X(reduce_down)                                                                                                    \
+    X(reduce_atomic)                                                                                                  \
+    X(reduce_redux)                                                                                                   \
+    X(argmax) X(scan_block) X(scan_warp) X(scan_exclusive) X(votes) X(shuffles) X(masked_shuffle) X(filter) X(groups) \
+        X(block_votes) X(lanes) X(collatz) X(early_exit) X(nested) X(switches) X(loops) X(stencil) X(bitonic_sort)    \
+            X(producer_consumer) X(leave_early) X(dynamic_views) X(vector_shared) X(local_index) X(generic_pointers)  \
+                X(noinline_calls) X(recursion) X(indirect_calls) X(struct_by_value) X(selected_pointer)               \
+                    X(offset_pointer) X(constant_table) X(device_globals) X(inline_asm) X(prints) X(histogram_global) \
+                        X(histogram_shared) X(atomic_cas) X(atomic_wrap) X(atomic_all) X(atomic_float) X(last_block)  \
+                            X(grid_stride) X(grid_2d) X(grid_3d) X(saxpy) X(transpose) X(copy_v4) X(axpy_v2)          \
+                                X(bytes_v4) X(matmul_tiled) X(softmax) X(softmax_causal) X(layernorm)                 \
+                                    X(rmsnorm_inplace) X(gelu) X(rope) X(dropout) X(gather) X(scatter)                \
+                                        X(segmented_sum) X(momentum) X(cross_entropy) X(int64_arith) X(divisions)     \
+                                            X(double_arith) X(double_rounding) X(float_rounding) X(bit_tricks)        \
+                                                X(carries) X(conversions) X(half_conversions) X(half_ints)            \
+                                                    X(half2_arith) X(bf162_arith) X(half_scalar) X(fast_math)         \
                                                         X(fast_tanh) X(libm_float) X(libm_double)
 #define ZOO_DECLARE(name) void zoo_ref_##name(const struct zoo_case *c, void **b);
 ZOO_REFERENCES(ZOO_DECLARE)
