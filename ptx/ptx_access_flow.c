@@ -129,7 +129,8 @@ static bool enter_block(struct analysis *a, int32_t b, const struct state *entry
     info->facts_used = found;
     if (info->reached) {
         bool one_way = m.forward == 1 && in[0].from >= 0;
-        forget_loops(f, b, one_way ? in[0].from : block->idom, &at);
+        info->facts_of = one_way ? in[0].from : block->idom;
+        forget_loops(f, b, info->facts_of, &at);
         at.exact = at.exact && !may_have_ended(f, b);
         info->entry = at;
         if (info->header && f->reducible) access_loop_facts(a, b, &at);

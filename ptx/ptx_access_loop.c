@@ -120,7 +120,7 @@ void access_end_iteration(struct analysis *a, int32_t p, int32_t h, int32_t cond
         int64_t factor = ptx_sum_factor(&a->s, sum, k);
         if (factor > 0 && all_invariant(a, a->frame, h, sum, k))
             add_loop_fact(header, ptx_sum_add(&a->s, sum, ptx_sum_constant(&a->s, factor), -1));
-        else
+        else if (!ptx_sum_at_most(&a->s, sum, 0, &a->facts, header->in.facts)) /* it is not so anyway */
             header->all_facts = false;
     }
 }
@@ -208,11 +208,13 @@ bool access_bounded(const struct analysis *a) {
 /* Header h's counter at block b: does it take just the values that the facts of b leave it? Behind the loop it has one
  * value, which they give if they are all that ends the loop, and have not been forgotten since. */
 static bool counter_known(const struct frame *f, int32_t h, int32_t b) {
-    if (!f->reducible || !dominates(f, h, b)) return false;
+    if (!f->reducible) return false;
     if (in_body(&f->block[h], b)) return true; /* access_bounded looks at it */
-    for (int32_t d = b; d != h; d = f->f->blocks[d].idom)
-        if (!in_body(&f->block[h], d) && access_follows(f, d, h)) return false;
-    return f->block[h].bounded;
+    for (int32_t d = b; d >= 0; d = f->block[d].facts_of) {
+        if (in_body(&f->block[h], d)) return f->block[h].bounded;
+        if (access_follows(f, d, h)) return false;
+    }
+    return false;
 }
 
 static bool all_known(const struct analysis *a, int32_t sum, int depth) {

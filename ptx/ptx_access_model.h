@@ -77,6 +77,7 @@ struct place {
 struct block_info {
     struct state out;
     struct place in, entry; /* entry: of a header, before the first iteration */
+    int32_t facts_of;       /* the block whose facts these are, and more */
     bool reached, header;
     bool feasible[2];
     int32_t edge[2];     /* conditions of the two ways out; 0: none */

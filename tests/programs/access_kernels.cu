@@ -92,16 +92,6 @@ __global__ void triangle(float *att, int T) {
     int t = blockIdx.x;
     for (int u = threadIdx.x; u <= t; u += blockDim.x) att[t * T + u] = 1;
 }
-__global__ void left_in_loop(float *x, int n, int b) {
-    int k = 16 | b;
-    if (k < n) {
-        do {
-            if (((b & k) << 2) < min(b + b, b / 7)) return;
-            k++;
-        } while (k < n);
-    }
-    x[blockIdx.x * blockDim.x + threadIdx.x] = 1;
-}
 __global__ void from_memory(float **list) { list[0][threadIdx.x] = 1; }
 __global__ void tile(float *out, const float *in, int W, int H) {
     __shared__ float t[16][17];
@@ -118,4 +108,42 @@ __global__ void through_calls(float *out, const float *in, int n) {
 }
 __device__ float accumulator[8];
 __global__ void module_variable(const float *x) { accumulator[threadIdx.x & 7] += x[threadIdx.x]; }
+/* Loops that some threads leave otherwise than by their end: then nothing behind them is executed. */
+__global__ void side_exit(float *x, int n, int b) {
+    int k = 16 | b;
+    if (k < n) {
+        do {
+            if (((b & k) << 2) < min(b + b, b / 7)) return;
+            k++;
+        } while (k < n);
+    }
+    x[blockIdx.x * blockDim.x + threadIdx.x] = 1;
+}
+__global__ void own_exit(float *x, int n, int never) {
+#pragma unroll 1
+    for (int k = 0; k < n; k++)
+        if (k * 3 == (int)threadIdx.x * 3 + never) return;
+    x[threadIdx.x] = 1;
+}
+__device__ __noinline__ void may_end(const int *y, int k) {
+    if (y[k] == 3) asm volatile("exit;");
+}
+__device__ __noinline__ void calls_may_end(const int *y, int k) { may_end(y, k + 1); }
+__global__ void ended_in_calls(float *x, const int *y, float *before) {
+    before[threadIdx.x] = 1;
+    calls_may_end(y, 0);
+    x[threadIdx.x] = 1;
+}
+__global__ void ended_in_a_loop(float *x, const int *y, int n) {
+#pragma unroll 1
+    for (int k = 0; k < n; k++) {
+        if (threadIdx.x == 0) x[k] = 1;
+        may_end(y, k);
+    }
+}
+__global__ void ended_before(float *x, const int *y, int n) {
+#pragma unroll 1
+    for (int k = 0; k < n; k++) may_end(y, k);
+    x[threadIdx.x] = 1;
+}
 }

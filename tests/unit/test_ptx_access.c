@@ -118,10 +118,6 @@ static void not_all_elements(void **state) {
     LAUNCH("every_other", 4, 1, 256, 1, ARGUMENTS(POINTER, 1000), {0, "w", 0, 7996, 0});
     LAUNCH("on_condition", 4, 1, 256, 1, ARGUMENTS(POINTER, POINTER, 1024), {0, "w", 0, 4096, 0},
            {1, "r", 0, 4096, -1});
-    /* b = 7: k is 23, then 24, of which no bit is b's: all threads leave there, and nothing is written.
-     * b = 16, n = 10: the loop is not entered */
-    LAUNCH("left_in_loop", 1, 1, 64, 1, ARGUMENTS(POINTER, 100, 7), {0, "w", 0, 256, 0});
-    LAUNCH("left_in_loop", 1, 1, 64, 1, ARGUMENTS(POINTER, 10, 16), {0, "w", 0, 256, -1});
     /* in[i / 12], i < 1000: elements 0 … 83 */
     LAUNCH("divided", 4, 1, 256, 1, ARGUMENTS(POINTER, POINTER, 1000), {0, "w", 0, 4000, 1}, {1, "r", 0, 336, -1});
 }
@@ -168,6 +164,22 @@ static void null_and_selected_pointers(void **state) {
     LAUNCH("maybe_null", 4, 1, 256, 1, ARGUMENTS(POINTER, POINTER, 1000), {0, "rw", 0, 4000, 1}, {1, "w", 0, 4000, 1});
     LAUNCH("selected", 1, 1, 64, 1, ARGUMENTS(POINTER, POINTER, POINTER, 4), {0, "w", 0, 256, 1}, {2, "r", 0, 256, 1});
     LAUNCH("selected", 1, 1, 64, 1, ARGUMENTS(POINTER, POINTER, POINTER, 3), {1, "w", 0, 256, 1}, {2, "r", 0, 256, 1});
+}
+
+/* What stands behind a loop, or a call, is executed only by threads that have not ended in it. */
+static void ended_before(void **state) {
+    (void)state;
+    /* k = -8, b = -8: 4 · (-8) < -16, nobody writes */
+    LAUNCH("side_exit", 2, 1, 32, 1, ARGUMENTS(POINTER, 1000, (uint32_t)-8), {0, "w", 0, 256, 0});
+    LAUNCH("side_exit", 2, 1, 32, 1, ARGUMENTS(POINTER, 10, 0), {0, "w", 0, 256, 1}); /* the loop is left out */
+    /* threads below 10 leave; none does where k never is what they wait for */
+    LAUNCH("own_exit", 1, 1, 64, 1, ARGUMENTS(POINTER, 10, 0), {0, "w", 40, 256, -1});
+    LAUNCH("own_exit", 1, 1, 64, 1, ARGUMENTS(POINTER, 10, 300), {0, "w", 0, 256, 1});
+    LAUNCH("own_exit", 1, 1, 64, 1, ARGUMENTS(POINTER, 10, (uint32_t)-300), {0, "w", 0, 256, 1});
+    LAUNCH("ended_in_calls", 1, 1, 64, 1, ARGUMENTS(POINTER, POINTER, POINTER), {0, "w", 0, 256, 0}, {1, "r", 4, 8, 1},
+           {2, "w", 0, 256, 1});
+    LAUNCH("ended_in_a_loop", 1, 1, 64, 1, ARGUMENTS(POINTER, POINTER, 10), {0, "w", 0, 40, 0}, {1, "r", 0, 40, 0});
+    LAUNCH("ended_before", 1, 1, 64, 1, ARGUMENTS(POINTER, POINTER, 10), {0, "w", 0, 256, 0}, {1, "r", 0, 40, 0});
 }
 
 /* ---- for every launch ---- */
@@ -271,6 +283,7 @@ int main(void) {
         cmocka_unit_test(rows),
         cmocka_unit_test(indices_from_memory),
         cmocka_unit_test(null_and_selected_pointers),
+        cmocka_unit_test(ended_before),
         cmocka_unit_test(modes),
         cmocka_unit_test(pointers_in_structs),
         cmocka_unit_test(variables_of_the_module),
