@@ -476,7 +476,7 @@ def small_disk(here):
 
 
 @pytest.mark.skipif(not MAY_MOUNT, reason='needs root that may mount')
-@pytest.mark.parametrize('interval', [5, 50, 200])
+@pytest.mark.parametrize('interval', [5, 50, 200, 3600000])  # the last: a transaction ends by its size alone
 def test_full_disk(here, small_disk, interval):
     r = fake(here, 'paced', 20000, 'exit', 9, env={'ACCT_OUTPUT': 'small/x.db', 'ACCT_COMMIT_INTERVAL': str(interval)})
     assert r.returncode == 9
