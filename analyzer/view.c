@@ -1,0 +1,142 @@
+/* The way of every view from the command line to a document. */
+#include "analyzer/view.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- options ---- */
+
+int view_choice(const struct arguments *args, int o, const char *const *names, int *out) {
+    char all[256];
+    size_t n = 0;
+    if (!args->given[o]) return 0;
+    for (int i = 0; names[i]; i++)
+        if (!strcmp(names[i], args->value[o])) {
+            *out = i;
+            return 0;
+        }
+    all[0] = 0;
+    for (int i = 0; names[i] && n < sizeof all; i++)
+        n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", i ? ", " : "", names[i]);
+    return cmd_fail(args->command, args->command->usage_exit, "--%s %s: not known; there are %s",
+                    args->command->options[o].name, args->value[o], all);
+}
+
+int view_number(const struct arguments *args, int o, int64_t most, int64_t *out) {
+    if (!args->given[o]) return 0;
+    const char *text = args->value[o];
+    char *end = NULL;
+    errno = 0;
+    intmax_t value = *text >= '0' && *text <= '9' ? strtoimax(text, &end, 10) : -1;
+    if (value < 0 || !end || *end || errno || value > most)
+        return cmd_fail(args->command, args->command->usage_exit, "--%s %s: not a whole number from 0 to %" PRId64,
+                        args->command->options[o].name, text, most);
+    *out = value;
+    return 0;
+}
+
+static int parse_format(const struct arguments *args, enum emit_format *out) {
+    static const char *const names[] = {"text", "markdown", "json", "csv", NULL};
+    int format = EMIT_TEXT;
+    if (args->given[VIEW_FORMAT] && !strcmp(args->value[VIEW_FORMAT], "html"))
+        return cmd_fail(args->command, args->command->usage_exit,
+                        "--format html: not in this version; there are text, json, csv, markdown");
+    int code = view_choice(args, VIEW_FORMAT, names, &format);
+    *out = (enum emit_format)format;
+    return code;
+}
+
+/* One `X` or `FORMAT=X`. */
+static int parse_peak_item(const char *item, size_t length, double *peak) {
+    const char *equals = memchr(item, '=', length);
+    const char *number = equals ? equals + 1 : item;
+    char *end;
+    double value = strtod(number, &end);
+    int any = 0;
+    if (end == number || end != item + length || !(value > 0) || isinf(value)) return -1;
+    for (int f = 0; f < PEAK_FORMATS; f++) {
+        const char *name = devices_format_name(f);
+        if (equals && (strlen(name) != (size_t)(equals - item) || strncmp(name, item, strlen(name)))) continue;
+        peak[f] = round(value * 1e12);
+        any = 1;
+    }
+    return any ? 0 : -1;
+}
+
+static int parse_peaks(const struct arguments *args, struct report_options *out) {
+    for (int f = 0; f < PEAK_FORMATS; f++) out->peak[f] = NAN;
+    if (!args->given[VIEW_PEAK]) return 0;
+    for (const char *p = args->value[VIEW_PEAK];; p++) {
+        size_t n = strcspn(p, ",");
+        if (parse_peak_item(p, n, out->peak))
+            return cmd_fail(args->command, args->command->usage_exit,
+                            "--peak-tflops %s: not understood; give TFLOP/s above 0, as 989.4 or fp32=66.9,bf16=989.4 "
+                            "(formats: fp64 fp32 tf32 bf16 fp16 fp16_acc16 fp8 fp4)",
+                            args->value[VIEW_PEAK]);
+        p += n;
+        if (!*p) return 0;
+    }
+}
+
+/* ---- traces ---- */
+
+void view_open(struct emitter *e, const struct report *r) {
+    emit_object(e, "", NULL, LOOK_FIELDS);
+    emit_int(e, "schema", NULL, UNIT_NONE, 1);
+    emit_text(e, "trace", NULL, r->path);
+}
+
+void view_notes(struct emitter *e, const struct report *r) {
+    emit_list(e, "notes", r->n_notes ? "Notes" : NULL, LOOK_LINES);
+    for (int i = 0; i < r->n_notes; i++) emit_text(e, "", "", r->notes[i]);
+    emit_end(e);
+}
+
+static int show_one(const struct arguments *args, const struct view *view, struct emitter *e,
+                    const struct report_options *ro, const char *path) {
+    char err[1024] = "";
+    struct report r;
+    if (report_open(&r, path, err, sizeof err)) return cmd_fail(args->command, CMD_EXIT_FAILED, "%s", err);
+    int rc = report_load(&r, ro, err, sizeof err);
+    if (!rc) rc = view->print(e, &r, args, err, sizeof err);
+    report_close(&r);
+    return rc ? cmd_fail(args->command, CMD_EXIT_FAILED, "%s", err) : 0;
+}
+
+/* One trace is an object; several are a list of objects. */
+static int show_all(const struct arguments *args, const struct view *view, struct emitter *e,
+                    const struct report_options *ro) {
+    int code = 0;
+    if (args->n_operands > 1) emit_list(e, "", NULL, LOOK_FIELDS);
+    for (int i = 0; i < args->n_operands && !code; i++) code = show_one(args, view, e, ro, args->operands[i]);
+    emit_finish(e);
+    return code;
+}
+
+int view_run(const struct arguments *args, const struct view *view) {
+    char err[4400];
+    struct report_options ro;
+    struct output out;
+    struct emitter e;
+    enum emit_format format = EMIT_TEXT;
+    int code;
+    if ((code = parse_format(args, &format)) || (code = parse_peaks(args, &ro))) return code;
+    if (view->parse && (code = view->parse(args))) return code;
+    if (!args->n_operands)
+        return cmd_fail(args->command, args->command->usage_exit,
+                        "no trace given; type: acct %s TRACE (a .db file that acct run wrote)", args->command->name);
+    if (output_open(&out, args->given[VIEW_OUTPUT] ? args->value[VIEW_OUTPUT] : NULL, err, sizeof err))
+        return cmd_fail(args->command, CMD_EXIT_FAILED, "%s", err);
+    emit_begin(&e, out.file, format);
+    e.table_limit = view->table_limit;
+    code = show_all(args, view, &e, &ro);
+    if (code) {
+        output_abandon(&out);
+        return code;
+    }
+    return output_close(&out, err, sizeof err) ? cmd_fail(args->command, CMD_EXIT_FAILED, "%s", err) : 0;
+}

@@ -1,0 +1,49 @@
+/* What the commands that show traces (report, steps, memory, flops …) share: the options of every view, and the way
+ * from the command line to a document: open each trace (analysing it where needed), load the report's figures, print. A
+ * view's option table begins with VIEW_OPTION_ROWS; its own options have the numbers from VIEW_OPTIONS on. One thread.
+ */
+#ifndef ACCT_ANALYZER_VIEW_H
+#define ACCT_ANALYZER_VIEW_H
+
+#include "analyzer/command.h"
+#include "analyzer/emitter.h"
+#include "analyzer/report_model.h"
+
+enum { VIEW_FORMAT, VIEW_OUTPUT, VIEW_PEAK, VIEW_OPTIONS };
+
+#define VIEW_OPTION_ROWS                                                                                         \
+    [VIEW_FORMAT] = {"format", 'f', OPTION_VALUE, "FORMAT", "text (default), json, csv or markdown"},            \
+    [VIEW_OUTPUT] = {"output", 'o', OPTION_VALUE, "OUT", "write to OUT, which is replaced when all is written"}, \
+    [VIEW_PEAK] = {"peak-tflops", 0, OPTION_VALUE, "X",                                                          \
+                   "the device's peak in TFLOP/s: X for all formats, or fp32=X,bf16=Y,..."}
+
+#define VIEW_USAGE "[--format text|json|csv|markdown] [-o OUT] [--peak-tflops X]"
+
+struct view {
+    /* Called before a trace is opened, to parse the view's own options; NULL: none are parsed. 0, or the exit code,
+     * after cmd_fail. */
+    int (*parse)(const struct arguments *args);
+    /* Prints one trace as one object: opens it and closes it (view_open, emit_end). r is loaded. 0, or -1 with one line
+     * in err. */
+    int (*print)(struct emitter *e, struct report *r, const struct arguments *args, char *err, size_t err_len);
+    long table_limit; /* rows of a text table; 0: no limit */
+};
+
+/* The whole command: returns the exit code. */
+int view_run(const struct arguments *args, const struct view *view);
+
+/* Opens the object of one trace with what every view's has: JSON keys schema, trace. */
+void view_open(struct emitter *e, const struct report *r);
+
+/* Notes of the report, as the last section; key `notes`. */
+void view_notes(struct emitter *e, const struct report *r);
+
+/* A whole number of 0 or more for option `o` of the table, at most `most`. 0, or the exit code after cmd_fail. Not
+ * given: *out stays. */
+int view_number(const struct arguments *args, int o, int64_t most, int64_t *out);
+
+/* Index of the option's value in `names` (NULL-terminated); not given: *out stays. 0, or the exit code after cmd_fail,
+ * which lists them. */
+int view_choice(const struct arguments *args, int o, const char *const *names, int *out);
+
+#endif
