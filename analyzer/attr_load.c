@@ -73,7 +73,9 @@ static struct at_event event_of_row(const struct row *w, int64_t key_ns) {
                              .block = -1,
                              .kind = w->idle ? AT_KERNEL : w->kind,
                              .axis_a = w->axis_a,
-                             .axis_b = w->axis_b};
+                             .axis_b = w->axis_b,
+                             .bits_a = w->bits_a,
+                             .bits_b = w->bits_b};
 }
 
 static void make_events(struct at_trace *t, const struct rows *r, const struct item *item, int32_t n) {

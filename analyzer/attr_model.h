@@ -89,6 +89,7 @@ struct at_event {
     int8_t kind, phase;
     int8_t beyond;         /* writes, perhaps, where nobody knows: through a pointer that lies in memory */
     int8_t axis_a, axis_b; /* contracted axis of the stored operands */
+    int8_t bits_a, bits_b; /* of an element of a factor; 0: not known */
 };
 
 /* What an event was handed, as the trace tells it. */

@@ -270,6 +270,8 @@ static void read_gemm(struct rows *r, struct row *row, sqlite3_stmt *st, struct 
         row->n = g.n;
         row->k = g.k;
         row->batch = g.batch;
+        row->bits_a = (int8_t)cost_type_bits(g.a_type);
+        row->bits_b = (int8_t)cost_type_bits(g.b_type);
         row->idle = g.m <= 0 || g.n <= 0 || g.batch <= 0;
     }
     add_call(r, row, &c, cost_gemm_dtype(&g, machine_of(m, row->process, row->device)));
@@ -320,6 +322,7 @@ static void read_blas(struct rows *r, struct row *row, sqlite3_stmt *st, struct 
     row->n = b.n;
     row->k = b.k;
     row->batch = b.batch;
+    row->bits_a = row->bits_b = (int8_t)cost_type_bits(b.type);
     row->idle = c.role == COST_PRODUCT && c.flops == 0;
     add_call(r, row, &c, cost_type_name(b.type));
 }

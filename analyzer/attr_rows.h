@@ -20,9 +20,10 @@ struct row {
     int32_t cost;
     int8_t kind; /* enum at_kind */
     int8_t axis_a, axis_b;
-    uint8_t direction; /* copies: as stated */
-    uint8_t library;   /* a BLAS call */
-    uint8_t idle;      /* does nothing that the rules could use */
+    int8_t bits_a, bits_b; /* of an element of a factor; 0: not known */
+    uint8_t direction;     /* copies: as stated */
+    uint8_t library;       /* a BLAS call */
+    uint8_t idle;          /* does nothing that the rules could use */
 };
 
 struct row_operand {
