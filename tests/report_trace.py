@@ -59,9 +59,9 @@ class Trace:
             op = self.op('gemm' if matmul else 'blas', start, start + 1)
             self.cost(op, index, phase, dtype, flops, matmul)
             ids.append(op)
-        self.db.execute('INSERT INTO step VALUES(?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)', (index, start, end, ids[0] if ids else None, ids[-1] if ids else None, micro_batches, tokens, complete))
+        self.db.execute('INSERT INTO step(id, start_ns, end_ns, first_op, last_op, micro_batches, tokens, complete) VALUES(?, ?, ?, ?, ?, ?, ?, ?)', (index, start, end, ids[0] if ids else None, ids[-1] if ids else None, micro_batches, tokens, complete))
         for n, phase in enumerate(('forward', 'backward', 'optimizer')):
-            self.db.execute('INSERT INTO phase VALUES(?, ?, 0, ?, ?, NULL, NULL)', (index, phase, start + n, start + n + 1))
+            self.db.execute('INSERT INTO phase(step, name, micro_batch, start_ns, end_ns) VALUES(?, ?, 0, ?, ?)', (index, phase, start + n, start + n + 1))
         return ids
 
     def cost(self, op, step, phase, dtype, flops, matmul):

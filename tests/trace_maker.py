@@ -1,12 +1,13 @@
 """Makes trace databases by hand: tables as trace/schema.sql and trace/events.def say, rows as the collector would write them.
 
 A time step is 1000 ns: the call number i (from 0) starts at (i + 1) * 1000 and takes 500 ns, its op id is i + 1."""
-import json, os, re, sqlite3
+import contextlib, json, os, re, sqlite3
 from conftest import TOP
 
 TYPES = {'u64': 'INTEGER', 'i64': 'INTEGER', 'u32': 'INTEGER', 'i32': 'INTEGER', 'f64': 'REAL', 'text': 'TEXT'}
 DETAILS = ('copy', 'memset', 'gemm', 'blas', 'workspace', 'launch')
-RECORDED = ('ptx', 'module', 'kernel', 'correlation', 'activity') # rows as they are in the schema
+RECORDED = ('ptx', 'module', 'kernel', 'correlation', 'activity', 'range', 'tag', 'stack', 'frame', 'op_stack', 'window',
+            'collective') # rows as they are in the schema
 
 
 def event_fields():
@@ -47,12 +48,26 @@ class Maker:
         q("INSERT INTO device(id, process, ordinal, name, total_bytes, cc_major, cc_minor, clock) VALUES(1, 1, 0, ?, 85520809984, 9, 0, 'host')",
           (device_name,))
 
+        self.thread, self.threads, self.between = 1, 1, (0, 0)
+
+    def new_thread(self):
+        """A further thread; calls come from thread 1 until `thread` is set."""
+        self.threads += 1
+        self.db.execute('INSERT INTO thread(id, process, tid, start_ns) VALUES(?, 1, ?, 0)', (self.threads, 99 + self.threads))
+        return self.threads
+
+    def now(self):
+        """A moment between the calls made and the next, later than that of the last question."""
+        n, k = self.between
+        self.between = (self.n, k + 1 if n == self.n else 0)
+        return (self.n + 1) * 1000 - 400 + self.between[1]
+
     def op(self, kind, api, library='cudart', status=0, start=None, bytes=None, object=None, act=None):
         i = self.n
         self.n += 1
         a = self.apis.setdefault((api, library), len(self.apis) + 1)
         t = (i + 1) * 1000
-        self.rows['op'].append((i + 1, 1, 1, a, kind, act, 0, 0, t if start is None else start, t + 500, status, bytes, object))
+        self.rows['op'].append((i + 1, 1, self.thread, a, kind, act, 0, 0, t if start is None else start, t + 500, status, bytes, object))
         return i
 
     def detail(self, table, i, **values):
@@ -137,6 +152,49 @@ class Maker:
 
     def buffer(self, i, slot, address, n, mode):
         self.rows['op_buffer'].append((i + 1, slot, None, address, n, mode))
+
+    def begin(self, name, kind='push', source='nvtx', domain=None, thread=None, at=None):
+        """A range that has begun; the handle for `end`. thread 0: none is known."""
+        ns = self.now() if at is None else at
+        thread = self.thread if thread is None else thread or None
+        r = [len(self.rows['range']) + 1, 1, thread, source, kind, domain, name, None, None, ns, ns if kind == 'mark' else None]
+        self.rows['range'].append(r)
+        return r
+
+    def end(self, r, at=None):
+        r[10] = self.now() if at is None else at
+
+    @contextlib.contextmanager
+    def range(self, name, **how):
+        r = self.begin(name, **how)
+        yield r
+        self.end(r)
+
+    def mark(self, name, source='nvtx'):
+        return self.begin(name, 'mark', source)
+
+    def tag(self, address, n, text):
+        self.rows['tag'].append((None, 1, self.thread, self.now(), address, n, text))
+
+    def stack(self, *frames):
+        """Frames from the innermost out, as (symbol, path) or (symbol, path, file, line); the stack's number."""
+        n = len(self.rows['stack']) + 1
+        self.rows['stack'].append((n, 1, len(frames), 0))
+        for d, f in enumerate(frames):
+            symbol, path, file, line = (tuple(f) + (None, None))[:4]
+            self.rows['frame'].append((n, d, 0x400000 + d, path, None, d, symbol, file, line))
+        return n
+
+    def called_from(self, i, stack):
+        self.rows['op_stack'].append((i + 1, stack))
+
+    def window(self, start, end, why):
+        self.rows['window'].append((None, 1, start, end, why))
+
+    def collective(self, operation, count, send=0, receive=0, ranks=2, rank=0, type='fp32', reduction=None, root=None, status=0):
+        i = self.op('collective', 'nccl' + operation.title().replace('_', ''), 'nccl', status=status)
+        self.rows['collective'].append((i + 1, operation, count, type, send, receive, 1, ranks, rank, root, reduction))
+        return i
 
     def close(self):
         q = self.db

@@ -12,7 +12,8 @@ CREATE TABLE meta(
 ) WITHOUT ROWID;                   -- analysis_version (absent: not analysed yet), analysis (why not),
                                    -- cupti (why there are no device times), cupti_dropped (activity records),
                                    -- launches (why launches are not in it), prices_cut_short (launches whose price
-                                   -- would be more exact had the analysis tried longer)
+                                   -- would be more exact had the analysis tried longer), mark_notes (what the analysis says of the markers: a line each),
+                                   -- user_rules (file of rules that the classes were settled by)
 
 CREATE TABLE process(
   id INTEGER PRIMARY KEY,
@@ -65,7 +66,7 @@ CREATE TABLE op(                   -- one call of the program; ids grow with tim
   id INTEGER PRIMARY KEY,
   process INTEGER REFERENCES process(id), thread INTEGER REFERENCES thread(id),
   api INTEGER REFERENCES api(id),
-  kind TEXT NOT NULL,              -- alloc free copy memset gemm blas launch stream event sync workspace
+  kind TEXT NOT NULL,              -- alloc free copy memset gemm blas launch stream event sync workspace collective
   act TEXT,                        -- stream, event: create destroy record wait_event …; sync: device stream event; copy: direction
   device INTEGER,                  -- ordinal that was current
   stream INTEGER,                  -- handle; 0 the legacy default stream; NULL the call names none
@@ -137,6 +138,59 @@ CREATE TABLE lost(                 -- what was not recorded
   reason TEXT                      -- ring full | no ring | ring corrupt | disk | size limit
 );
 
+-- Recorded where the program has them: markers, tags, call stacks, windows, communication. A trace of an older acct lacks the tables.
+CREATE TABLE range(                -- a stretch of time, or a moment, that the program named
+  id INTEGER PRIMARY KEY, process INTEGER REFERENCES process(id),
+  thread INTEGER REFERENCES thread(id), -- in which it began; NULL: none is known (a copy on the device's time line)
+  source TEXT NOT NULL,            -- nvtx | acct.h
+  kind TEXT NOT NULL,              -- push (nested within its thread) | start (may overlap others, and end in another thread) | mark (a moment)
+  domain TEXT, name TEXT,
+  category TEXT, color INTEGER,    -- NULL: none; ARGB
+  start_ns INTEGER, end_ns INTEGER -- end: NULL never ended; of a mark = start
+);
+
+CREATE TABLE tag(                  -- acct_tag: what the program says of some of its memory
+  id INTEGER PRIMARY KEY, process INTEGER REFERENCES process(id), thread INTEGER REFERENCES thread(id),
+  ns INTEGER, address INTEGER NOT NULL, bytes INTEGER NOT NULL,
+  text TEXT                        -- a class (as alloc_class.class), or a name
+);
+
+CREATE TABLE stack(                -- call stacks, each once
+  id INTEGER PRIMARY KEY, process INTEGER REFERENCES process(id),
+  depth INTEGER NOT NULL,          -- frames recorded
+  cut INTEGER NOT NULL             -- 1: it was deeper
+);
+
+CREATE TABLE frame(
+  stack INTEGER NOT NULL REFERENCES stack(id),
+  depth INTEGER NOT NULL,          -- 0 the innermost
+  address INTEGER,
+  path TEXT, build_id TEXT, offset INTEGER, -- the file mapped there, and where in it; NULL: no file
+  symbol TEXT, file TEXT, line INTEGER, -- NULL: not resolved (yet)
+  PRIMARY KEY(stack, depth)
+) WITHOUT ROWID;
+
+CREATE TABLE op_stack(             -- whence an op was called
+  op INTEGER PRIMARY KEY REFERENCES op(id),
+  stack INTEGER NOT NULL REFERENCES stack(id)
+);
+
+CREATE TABLE window(               -- what of the run was recorded; no row: all of it
+  id INTEGER PRIMARY KEY, process INTEGER REFERENCES process(id),
+  start_ns INTEGER, end_ns INTEGER,-- NULL: from the first call, to the last
+  why TEXT                         -- steps:10-20 | nvtx:NAME | cudaProfilerStart | size limit …
+);
+
+CREATE TABLE collective(           -- communication between devices; op.kind is collective
+  op INTEGER PRIMARY KEY REFERENCES op(id),
+  operation TEXT,                  -- all_reduce all_gather reduce_scatter broadcast reduce all_to_all gather scatter send receive
+  count INTEGER, type TEXT,        -- elements as the call gave them: all_gather of each rank's part, reduce_scatter of the part received
+  send INTEGER, receive INTEGER,   -- addresses; 0 or NULL: none
+  communicator INTEGER, ranks INTEGER, rank INTEGER, -- handle; how many take part, this one's number; NULL: not known
+  root INTEGER,                    -- of broadcast, reduce, gather, scatter; the peer of send and receive
+  reduction TEXT                   -- sum product min max average; NULL: none
+);
+
 -- ==== analysed (rewritten by `acct analyze`; meta.analysis_version tells by which) =======================================
 CREATE TABLE op_buffer(            -- what each op reads and writes
   op INTEGER NOT NULL REFERENCES op(id),
@@ -154,14 +208,17 @@ CREATE TABLE step(
   micro_batches INTEGER,
   tokens INTEGER,                  -- rows that the first GEMM of forward takes: tokens or samples; NULL not known
   complete INTEGER NOT NULL,       -- 0: cut off before its optimizer
-  device_start_ns INTEGER, device_end_ns INTEGER -- the same by the device's times of its ops; NULL: some op has none
+  device_start_ns INTEGER, device_end_ns INTEGER, -- the same by the device's times of its ops; NULL: some op has none
+  found_by TEXT                    -- update (of parameters) | nvtx | acct.h (ranges that the program named; their times are the step's) |
+                                   -- passes (inference: a pass over the weights) | one (what was cut off in its first step)
 );
 
 CREATE TABLE phase(
   step INTEGER NOT NULL REFERENCES step(id),
   name TEXT NOT NULL,              -- forward backward recompute optimizer
   micro_batch INTEGER NOT NULL,
-  start_ns INTEGER, end_ns INTEGER, first_op INTEGER, last_op INTEGER
+  start_ns INTEGER, end_ns INTEGER, first_op INTEGER, last_op INTEGER,
+  found_by TEXT                    -- rules | nvtx | acct.h
 );
 
 CREATE TABLE alloc_class(          -- a class for every byte of every allocation
@@ -221,6 +278,7 @@ CREATE INDEX op_start ON op(start_ns);
 CREATE INDEX alloc_address ON alloc(address);
 CREATE INDEX alloc_class_alloc ON alloc_class(alloc);
 CREATE INDEX op_cost_step ON op_cost(step);
+CREATE INDEX range_start ON range(start_ns);
 
 -- ==== views =============================================================================================================
 CREATE VIEW op_named AS
