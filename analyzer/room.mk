@@ -1,7 +1,6 @@
 # The acct program: subcommands, report, analysis (the latter's files are listed in analysis.mk).
 -include analyzer/analysis.mk
-ACCT_SRC := $(filter-out $(ANALYSIS_SRC),$(wildcard analyzer/main.c analyzer/devices.c analyzer/cmd_*.c analyzer/run_*.c analyzer/view.c \
-	analyzer/report_*.c analyzer/memory_*.c analyzer/growth*.c analyzer/emitter*.c))
+ACCT_SRC := $(filter-out $(ANALYSIS_SRC),$(wildcard analyzer/*.c))
 
 .SECONDEXPANSION:
 $(BUILD)/acct: $$(call objs,$(ACCT_SRC) $(ANALYSIS_SRC) $$(STORE_SRC)) $$(PTX_OBJ)
