@@ -8,7 +8,7 @@
 
 /* ---- sums ---- */
 
-static enum report_phase phase_of(const char *name) {
+enum report_phase report_phase_of(const char *name) {
     static const char *const names[] = {"forward", "backward", "optimizer", "recompute", NULL, "evaluation"};
     for (int i = 0; name && i < REPORT_PHASES; i++)
         if (names[i] && !strcmp(name, names[i])) return (enum report_phase)i;
@@ -80,7 +80,7 @@ static int load_sums(struct report *r, char *err, size_t err_len) {
     int rc;
     if (!st) return -1;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-        enum report_phase phase = phase_of((const char *)sqlite3_column_text(st, 1));
+        enum report_phase phase = report_phase_of((const char *)sqlite3_column_text(st, 1));
         int format = devices_format_of((const char *)sqlite3_column_text(st, 2));
         struct report_sum gemm = report_column_sum(st, 3), other = report_column_sum(st, 3 + REPORT_SUM_WIDTH);
         struct report_step *step = sqlite3_column_type(st, 0) == SQLITE_NULL || phase == PHASE_EVALUATION

@@ -1,31 +1,22 @@
 /* What each kernel and library function took and did: calls, time, FLOPs, bytes, and its place under the roofline. */
-#include "analyzer/report_model.h"
+#include "analyzer/report_roof.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
-
-/* FLOP/s outside matrix units. Data sheets tell fp64's and fp32's; fp16 and bf16 are taken to be fp32's there. */
-static double vector_peak(const struct report *r, const char *dtype) {
-    return dtype && !strcmp(dtype, "fp64") ? r->fp64_vector : r->peak[PEAK_FP32];
-}
 
 /* acct_roofline_ns(matmul, dtype, matmul_flops, flops, bytes): the least time that the device's peaks and its memory
  * allow; NULL where one that matters is not known. */
 static void roofline_function(sqlite3_context *context, int argc, sqlite3_value **v) {
-    const struct report *r = sqlite3_user_data(context);
-    const char *dtype = (const char *)sqlite3_value_text(v[1]);
-    double products = sqlite3_value_double(v[2]), other = sqlite3_value_double(v[3]) - products, seconds = 0;
-    int format = devices_format_of(dtype), matmul = sqlite3_value_int(v[0]);
     for (int i = 2; i < argc; i++)
         if (sqlite3_value_type(v[i]) == SQLITE_NULL) return;
-    if (matmul) {
-        if (format < 0) return; /* of integers, or of several formats */
-        seconds += products / r->peak[format];
-    }
-    if (other > 0) seconds += other / vector_peak(r, matmul ? NULL : dtype);
-    double memory = sqlite3_value_double(v[4]) / r->bytes_per_s;
-    if (isfinite(seconds) && isfinite(memory)) sqlite3_result_double(context, 1e9 * fmax(seconds, memory));
+    struct roof roof = roof_of(sqlite3_user_data(context), &(struct roof_work){
+                                                               .matmul = sqlite3_value_int(v[0]),
+                                                               .dtype = (const char *)sqlite3_value_text(v[1]),
+                                                               .matmul_flops = sqlite3_value_double(v[2]),
+                                                               .flops = sqlite3_value_double(v[3]),
+                                                               .bytes = sqlite3_value_double(v[4]),
+                                                           });
+    if (isfinite(roof.ns)) sqlite3_result_double(context, roof.ns);
 }
 
 /* clang-format off */
