@@ -1,23 +1,60 @@
-/* The device's times of each op: op_time, from CUPTI's activities by way of correlation and external ids. */
+/* The device's times of each op: op_time and op_piece, from CUPTI's activities by way of correlation and external ids.
+ */
 #include "analyzer/attr_model.h"
 
 #include <stdlib.h>
 #include "analyzer/attr_sql.h"
 
 /* An op knows the external id that was pushed round it; CUPTI tied that to the calls of driver and runtime made inside,
- * and those to what they submitted. */
+ * and those to what they submitted. Both kinds of ids are a process' own. */
+#define TIED                                                                                       \
+    " FROM activity a LEFT JOIN correlation c ON c.id = a.correlation LEFT JOIN external_op e ON " \
+    "e.external = c.external AND e.process = a.process "
+
+/* CUPTI writes 0 where it could not collect a time stamp, and an end that was never written lies before the beginning:
+ * such records tell no time. */
+#define USABLE " a.start_ns > 0 AND a.end_ns >= a.start_ns "
+
+#define WITH_EXTERNAL                                                                                              \
+    "(SELECT external, op FROM launch UNION ALL SELECT external, op FROM gemm UNION ALL SELECT external, op FROM " \
+    "blas UNION ALL SELECT external, op FROM copy UNION ALL SELECT external, op FROM memset) x "
+
+static const char one_process[] = "INSERT OR IGNORE INTO external_op SELECT external, (SELECT id FROM process), op "
+                                  "FROM " WITH_EXTERNAL "WHERE external <> 0";
+static const char several_processes[] = "INSERT OR IGNORE INTO external_op SELECT external, process, op "
+                                        "FROM " WITH_EXTERNAL "JOIN op ON op.id = x.op WHERE external <> 0";
+
 static const char write_times[] =
-    "CREATE TEMP TABLE external_op(external INTEGER PRIMARY KEY, op INTEGER);"
-    "INSERT OR IGNORE INTO external_op SELECT external, op FROM launch WHERE external <> 0;"
-    "INSERT OR IGNORE INTO external_op SELECT external, op FROM gemm WHERE external <> 0;"
-    "INSERT OR IGNORE INTO external_op SELECT external, op FROM blas WHERE external <> 0;"
-    "INSERT OR IGNORE INTO external_op SELECT external, op FROM copy WHERE external <> 0;"
-    "INSERT OR IGNORE INTO external_op SELECT external, op FROM memset WHERE external <> 0;"
     "INSERT INTO op_time(op, start_ns, end_ns, busy_ns, activities) "
-    "SELECT e.op, min(a.start_ns), max(a.end_ns), sum(a.end_ns - a.start_ns), count(*) "
-    "FROM activity a JOIN correlation c ON c.id = a.correlation JOIN external_op e ON e.external = c.external "
-    "WHERE a.start_ns IS NOT NULL AND a.end_ns IS NOT NULL GROUP BY e.op;"
-    "DROP TABLE external_op;";
+    "SELECT e.op, min(a.start_ns), max(a.end_ns), sum(a.end_ns - a.start_ns), count(*)" TIED "WHERE" USABLE
+    "AND e.op IS NOT NULL GROUP BY e.op";
+
+/* Where each op has one activity and each activity an op, op_time says it all. */
+static const char is_plain[] =
+    "SELECT (SELECT count(*) FROM activity a WHERE" USABLE ") = (SELECT count(*) FROM op_time)";
+
+static const char write_pieces[] = "INSERT INTO op_piece(activity, op) SELECT a.id, e.op" TIED "WHERE" USABLE
+                                   "AND (e.op IS NULL OR (SELECT activities FROM op_time WHERE op = e.op) > 1)";
+
+static int truth_of(sqlite3 *db, const char *sql) {
+    sqlite3_stmt *st;
+    if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) != SQLITE_OK) return 0;
+    int yes = sqlite3_step(st) == SQLITE_ROW && sqlite3_column_int(st, 0);
+    sqlite3_finalize(st);
+    return yes;
+}
+
+static int write_all(sqlite3 *db, char *err, size_t err_len) {
+    int several = truth_of(db, "SELECT count(*) <> 1 FROM process");
+    if (sql_run(db,
+                "CREATE TEMP TABLE external_op(external INTEGER, process INTEGER, op INTEGER, PRIMARY KEY(external, "
+                "process)) WITHOUT ROWID",
+                err, err_len) ||
+        sql_run(db, several ? several_processes : one_process, err, err_len) || sql_run(db, write_times, err, err_len))
+        return -1;
+    if (!truth_of(db, is_plain) && sql_run(db, write_pieces, err, err_len)) return -1;
+    return sql_run(db, "DROP TABLE external_op", err, err_len);
+}
 
 struct place {
     int64_t op;
@@ -48,7 +85,7 @@ static int give_times(struct at_trace *t, sqlite3 *db, const struct place *place
 }
 
 int at_times(struct at_trace *t, sqlite3 *db, char *err, size_t err_len) {
-    if (sql_run(db, write_times, err, err_len)) return -1;
+    if (write_all(db, err, err_len)) return -1;
     struct place *place = POOL_NEW(t->pool, struct place, t->events);
     int32_t n = 0;
     for (int32_t i = 0; i < t->events; i++)

@@ -273,6 +273,11 @@ CREATE TABLE op_time(              -- the device's time for an op; an op without
   activities INTEGER               -- kernels, copies, memsets
 );
 
+CREATE TABLE op_piece(             -- activities that op_time does not tell one by one: of ops that have several, and of no recorded call
+  activity INTEGER PRIMARY KEY REFERENCES activity(id),
+  op INTEGER REFERENCES op(id)     -- NULL: none
+);
+
 -- ==== indexes, made when recording ends (a line each) ====================================================================
 CREATE INDEX op_start ON op(start_ns);
 CREATE INDEX alloc_address ON alloc(address);
