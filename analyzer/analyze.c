@@ -83,7 +83,6 @@ static int analyze(struct pool *pool, struct launch_sets *sets, struct launch_pr
     if (sql_run(db, clear_tables, err, err_len) || launch_name_kernels(db, err, err_len)) return -1;
     if (find_death(&t, db, err, err_len)) return -1;
     if (at_load(&t, db, err, err_len) || at_times(&t, db, err, err_len)) return -1;
-    at_extents(&t);
     if (at_ranges(&t, err, err_len)) return -1;
     apply_rules(&t);
     if (at_write(&t, db, err, err_len) || note_prices(prices, db, err, err_len)) return -1;
