@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include "analyzer/attr_model.h"
+#include "analyzer/attr_products.h"
 #include "analyzer/attr_sql.h"
 #include "analyzer/launch_price.h"
 #include "trace/store.h"
@@ -15,7 +16,8 @@
 static const char clear_tables[] =
     "DELETE FROM op_buffer WHERE (slot <> 'bias' OR op IN (SELECT op FROM gemm WHERE bias <> 0)) AND op NOT IN "
     "(SELECT id FROM op WHERE kind = 'launch' AND id NOT IN (SELECT op FROM launch WHERE args IS NOT NULL));"
-    "DELETE FROM step; DELETE FROM phase; DELETE FROM alloc_class; DELETE FROM op_cost; DELETE FROM op_time; DELETE FROM "
+    "DELETE FROM step; DELETE FROM phase; DELETE FROM alloc_class; DELETE FROM op_cost; DELETE FROM op_time; DELETE "
+    "FROM "
     "op_piece;"
     "DELETE FROM price; DELETE FROM price_count;";
 
@@ -83,9 +85,12 @@ static int analyze(struct pool *pool, struct launch_sets *sets, struct launch_pr
     if (sql_run(db, clear_tables, err, err_len) || launch_name_kernels(db, err, err_len)) return -1;
     if (find_death(&t, db, err, err_len)) return -1;
     if (at_load(&t, db, err, err_len) || at_times(&t, db, err, err_len)) return -1;
+    at_extents(&t);
     if (at_ranges(&t, err, err_len)) return -1;
     apply_rules(&t);
-    if (at_write(&t, db, err, err_len) || note_prices(prices, db, err, err_len)) return -1;
+    if (at_write(&t, db, err, err_len) || at_write_products(&t, db, err, err_len) ||
+        note_prices(prices, db, err, err_len))
+        return -1;
     return sql_run(
         db, "INSERT OR REPLACE INTO meta(key, value) VALUES('analysis_version', " SQL_NUMBER(ANALYSIS_VERSION) ")", err,
         err_len);

@@ -246,6 +246,33 @@ CREATE TABLE op_cost(
   price INTEGER REFERENCES price(id) -- of a launch; NULL: no launch
 );
 
+CREATE TABLE step_product(         -- matrix products of a step by what they are for (evaluation in none)
+  step INTEGER NOT NULL REFERENCES step(id),
+  part TEXT NOT NULL,              -- forward | input gradient | weight gradient: of products with weights; attention forward |
+                                   -- attention backward: of two activations; recompute | recompute attention; optimizer;
+                                   -- kernels: matrix instructions of launches; other: in no phase
+  products INTEGER NOT NULL,       -- calls
+  flops INTEGER,                   -- NULL: not known, or beyond 64 bits
+  PRIMARY KEY(step, part)
+) WITHOUT ROWID;
+
+CREATE TABLE flops_term(           -- from 6·N·T to what a step executed; the terms but the last sum up to it exactly
+  step INTEGER NOT NULL REFERENCES step(id),
+  place INTEGER NOT NULL,          -- in order; terms that are 0 have no row
+  term TEXT NOT NULL,              -- 6n | lookup tables | position table | parameters in no product | first input gradient |
+                                   -- input gradients | frozen weights | own kernels | other rows | attention forward | attention
+                                   -- backward | recompute | recompute attention | optimizer | kernels | unexplained | executed
+  flops INTEGER NOT NULL,
+  PRIMARY KEY(step, place)
+) WITHOUT ROWID;
+
+CREATE TABLE model(                -- what the trace tells of the model, and how; of the last complete step
+  fact TEXT PRIMARY KEY,           -- parameters in_products lookup position other tied frozen (elements) tokens attention (1, 0)
+                                   -- layers heads head_size context sequences
+  value INTEGER,                   -- NULL: not known
+  how TEXT NOT NULL
+) WITHOUT ROWID;
+
 CREATE TABLE price(                -- what a launch costs by its kernel's PTX; launches that differ in nothing that matters share one
   id INTEGER PRIMARY KEY,
   kernel INTEGER REFERENCES kernel(id), -- NULL: not known

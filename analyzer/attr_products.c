@@ -1,0 +1,153 @@
+/* What each matrix product of a step is for, and how many rows each weight is multiplied with. */
+#include "analyzer/attr_products.h"
+
+int32_t at_weight_of(const struct at_trace *t, const struct at_access *a) {
+    int32_t copied = t->value[a->value].copy_of;
+    if (!at_is_factor(at_slot_of(t, a))) return -1;
+    return copied >= 0 ? copied : t->range[a->range].any_weight ? a->range : -1;
+}
+
+static int reads_weight(const struct at_trace *t, int32_t e) {
+    AT_EACH_ACCESS(t, e, a) if (at_weight_of(t, a) >= 0) return 1;
+    return 0;
+}
+
+/* What a range is for at an event; NULL: nothing is known of that time. */
+static const struct at_verdict *verdict_at(const struct at_trace *t, int32_t range, int32_t e) {
+    int32_t lo = t->verdict0[range], hi = t->verdict0[range + 1];
+    while (lo < hi) {
+        int32_t mid = lo + (hi - lo) / 2;
+        if (t->verdict[mid].from <= e)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    const struct at_verdict *v = lo > t->verdict0[range] ? &t->verdict[lo - 1] : NULL;
+    return v && e < v->until ? v : NULL;
+}
+
+/* The result is a gradient of a weight, or is added to one. */
+static int makes_gradient(const struct at_trace *t, int32_t e) {
+    AT_EACH_ACCESS(t, e, a) {
+        if (!at_is_result(t, a)) continue;
+        if (t->value[a->value].grad || at_grad_like(t, a->value)) return 1;
+        const struct at_verdict *v = verdict_at(t, a->range, e);
+        if (v && (v->cls == AT_GRAD || v->rule == AT_RULE_GRAD_RELEASED)) return 1;
+    }
+    return 0;
+}
+
+static int64_t product_flops(const struct at_trace *t, int32_t e) {
+    const struct at_event *ev = &t->event[e];
+    return ev->cost < 0 ? 0 : t->cost[ev->cost].matmul_flops;
+}
+
+int at_product_part(const struct at_trace *t, int32_t e) {
+    const struct at_event *ev = &t->event[e];
+    if (ev->step < 0 || !at_is_work(ev) || ev->cost < 0 || ev->phase == AT_EVALUATION) return -1;
+    if (!t->cost[ev->cost].matmul || !product_flops(t, e)) return -1;
+    if (ev->kind == AT_KERNEL) return PART_KERNELS;
+    int weight = reads_weight(t, e);
+    switch (ev->phase) {
+    case AT_FORWARD:
+        return weight ? PART_FORWARD : PART_ATTENTION_FORWARD;
+    case AT_BACKWARD:
+        return makes_gradient(t, e) ? PART_WEIGHT_GRADIENT : weight ? PART_INPUT_GRADIENT : PART_ATTENTION_BACKWARD;
+    case AT_RECOMPUTE:
+        return weight ? PART_RECOMPUTE : PART_RECOMPUTE_ATTENTION;
+    case AT_OPTIMIZER:
+        return PART_OPTIMIZER;
+    default:
+        return PART_OTHER;
+    }
+}
+
+/* ---- rows ---- */
+
+static struct weight_use *use_of(struct products *p, int32_t range, int32_t step) {
+    struct weight_use *u = &p->use[range];
+    if (u->step != step) {
+        POOL_ROOM(p->t->pool, p->touched, p->touches, p->touch_room);
+        p->touched[p->touches++] = range;
+        u->step = step;
+        u->rows_forward = u->rows_dx = 0;
+        u->rows_unknown = 0;
+    }
+    return u;
+}
+
+static int64_t elements_of(const struct at_trace *t, const struct at_access *a) {
+    const struct at_event *e = &t->event[a->event];
+    const struct at_range *r = &t->range[a->range];
+    int bits = at_slot_of(t, a) == AT_SLOT_A ? e->bits_a : e->bits_b;
+    return bits > 0 ? (r->hi - r->lo) * 8 / bits : 0;
+}
+
+/* The slot whose memory is the weight that the product is known to read. */
+static int weight_slot(const struct at_trace *t, int32_t e) {
+    int found = 0;
+    AT_EACH_ACCESS(t, e, a) {
+        int32_t weight = at_weight_of(t, a);
+        if (weight < 0) continue;
+        if (!found || weight == t->weight_read[e]) found = at_slot_of(t, a);
+    }
+    return found;
+}
+
+/* Elements of a weight, as one product sees it: those of all pieces of a copy together. */
+static void note_elements(struct products *p, const struct at_access *a, int32_t weight, int64_t step_elements) {
+    struct weight_use *u = &p->use[weight];
+    if (!step_elements) u->irregular = 1;
+    if (!u->elements) u->elements = step_elements;
+    if (u->elements != step_elements && a->range == weight) u->irregular = 1;
+}
+
+/* A product with a weight: its rows are FLOPs / (2 · elements of the factor). */
+static void note_rows(struct products *p, int32_t e, int dx) {
+    const struct at_trace *t = p->t;
+    int slot = weight_slot(t, e);
+    __int128 all = 0, flops = product_flops(t, e);
+    AT_EACH_ACCESS(t, e, a) if (at_slot_of(t, a) == slot) all += elements_of(t, a);
+    int64_t rows = all && flops % (2 * all) == 0 ? cost_amount(flops / (2 * all)) : COST_UNKNOWN;
+    int32_t last = -1;
+    AT_EACH_ACCESS(t, e, a) {
+        int32_t weight = at_slot_of(t, a) == slot ? at_weight_of(t, a) : -1;
+        if (weight < 0 || weight == last) continue;
+        last = weight;
+        int64_t elements = 0;
+        AT_EACH_ACCESS(t, e, b)
+        if (at_slot_of(t, b) == slot && at_weight_of(t, b) == weight) elements += elements_of(t, b);
+        note_elements(p, a, weight, elements);
+        struct weight_use *u = use_of(p, weight, t->event[e].step);
+        if (rows == COST_UNKNOWN) u->rows_unknown = 1;
+        if (rows == COST_UNKNOWN) continue;
+        *(dx ? &u->rows_dx : &u->rows_forward) += rows;
+    }
+}
+
+void at_step_extent(const struct at_trace *t, int32_t step, int32_t *from, int32_t *to) {
+    int32_t end = *from;
+    while (*from < t->events && t->event[*from].step < step) ++*from;
+    end = *from;
+    for (int32_t e = *from; e < t->events && t->event[e].step <= step; e++)
+        if (t->event[e].step == step) end = e + 1;
+    *to = end;
+}
+
+void at_products_of_step(struct products *p, int32_t step, int32_t from, int32_t to) {
+    const struct at_trace *t = p->t;
+    p->touches = p->uncounted = 0;
+    for (int i = 0; i < PRODUCT_PARTS; i++) p->flops[i] = p->count[i] = 0;
+    for (int32_t e = from; e < to; e++) {
+        int part = t->event[e].step == step ? at_product_part(t, e) : -1;
+        if (part < 0) continue;
+        int64_t flops = product_flops(t, e);
+        p->count[part]++;
+        if (flops == COST_UNKNOWN) {
+            p->uncounted++;
+            continue;
+        }
+        p->flops[part] += flops;
+        if (part == PART_FORWARD || part == PART_INPUT_GRADIENT) note_rows(p, e, part == PART_INPUT_GRADIENT);
+    }
+}

@@ -1,0 +1,132 @@
+/* N: how many parameters there are, what products and lookups do with them; and the shape of the model. */
+#include "analyzer/attr_products.h"
+
+static int has_class_param(const struct at_trace *t, int32_t range) {
+    const struct at_block *b = &t->block[t->range[range].block];
+    if (b->home != AT_DEVICE) return 0;
+    for (int32_t v = t->verdict0[range]; v < t->verdict0[range + 1]; v++)
+        if (t->verdict[v].cls == AT_PARAM) return 1;
+    return 0;
+}
+
+/* ---- lookups: forward picks rows of a table by numbers that the host wrote, and writes more than it was given ---- */
+
+static int64_t range_bytes(const struct at_trace *t, int32_t range) {
+    return t->range[range].hi - t->range[range].lo;
+}
+
+static void note_lookups(struct products *p, int32_t e) {
+    const struct at_trace *t = p->t;
+    int64_t numbers = 0, written = 0;
+    AT_EACH_ACCESS(t, e, a) {
+        const struct at_value *v = &t->value[a->value];
+        if (a->mode == AT_R && v->only_host_writes && !p->use[a->range].param) numbers += range_bytes(t, a->range);
+        if (at_writes(a->mode)) written += range_bytes(t, a->range);
+    }
+    if (!numbers || 2 * numbers > written) return;
+    AT_EACH_ACCESS(t, e, a)
+    if (at_reads(a->mode) && p->use[a->range].param) p->use[a->range].lookup = 1;
+}
+
+/* ---- elements ---- */
+
+/* Bits of an element of the weights that products read; 0: none, or they differ (then *mixed). */
+static int64_t weight_bits(const struct products *p, int *mixed) {
+    int64_t bits = 0;
+    for (int32_t r = 0; r < p->t->ranges; r++) {
+        const struct weight_use *u = &p->use[r];
+        if (!u->param || !u->elements) continue;
+        int64_t here = u->irregular ? 0 : range_bytes(p->t, r) * 8 / u->elements;
+        if (!here || (bits && bits != here)) *mixed = 1;
+        bits = here;
+    }
+    return *mixed ? 0 : bits;
+}
+
+static int is_trained(const struct at_range *r) {
+    return r->weight || (r->copied && r->carried);
+}
+
+static void count_elements(struct products *p) {
+    const struct at_trace *t = p->t;
+    struct model_shape *s = &p->shape;
+    int64_t bits = weight_bits(p, &s->mixed), of_step = 0;
+    if (!bits) {
+        s->parameters = s->in_products = AT_UNKNOWN_FACT;
+        return;
+    }
+    for (int32_t r = 0; r < t->ranges; r++) {
+        const struct weight_use *u = &p->use[r];
+        if (!u->param) continue;
+        int64_t elements = u->elements ? u->elements : range_bytes(t, r) * 8 / bits;
+        s->parameters += elements;
+        if (!u->elements) {
+            *(u->lookup ? &s->lookup : &s->other) += elements;
+            continue;
+        }
+        s->in_products += elements;
+        if (u->step == s->step || t->range[r].kernel_forward) of_step += elements;
+        if (u->lookup) s->tied += elements;
+        if (!is_trained(&t->range[r])) s->frozen += elements;
+    }
+    s->turns = of_step < s->in_products;
+}
+
+/* Of the lookup tables, the one with a row for each place of a sequence. */
+static void find_positions(struct products *p) {
+    const struct at_trace *t = p->t;
+    struct model_shape *s = &p->shape;
+    int mixed = 0;
+    int64_t bits = weight_bits(p, &mixed);
+    if (s->attention != ATTENTION_FOUND || s->heads <= 0 || !bits) return;
+    int64_t rows = cost_amount((__int128)s->context * s->heads * s->head_size);
+    for (int32_t r = 0; r < t->ranges; r++) {
+        const struct weight_use *u = &p->use[r];
+        if (!u->param || u->elements || !u->lookup || range_bytes(t, r) * 8 / bits != rows) continue;
+        s->position += rows;
+        s->lookup -= rows;
+    }
+}
+
+/* The last complete step whose tokens are known, else the last complete one. */
+static int32_t find_step(const struct products *p) {
+    int32_t found = -1;
+    for (int32_t i = p->t->steps - 1; i >= 0; i--) {
+        if (!p->step[i].complete) continue;
+        if (p->step[i].tokens != ACCT_NULL_I64) return i;
+        if (found < 0) found = i;
+    }
+    return found;
+}
+
+static int32_t first_product(const struct at_trace *t, int32_t step, int32_t from, int32_t to) {
+    for (int32_t e = from; e < to; e++)
+        if (t->event[e].step == step && at_product_part(t, e) == PART_FORWARD) return e;
+    return -1;
+}
+
+void at_find_shape(struct products *p) {
+    struct at_trace *t = p->t;
+    int32_t from = 0, to = 0, first = 0, last = 0;
+    p->shape = (struct model_shape){.step = find_step(p), .first_product = -1, .attention = ATTENTION_UNKNOWN};
+    for (int32_t r = 0; r < t->ranges; r++) {
+        p->use[r].step = -1;
+        p->use[r].param = (uint8_t)has_class_param(t, r);
+    }
+    if (p->shape.step < 0) return;
+    for (int32_t i = 0; i < t->steps; i++) {
+        from = to;
+        at_step_extent(t, i, &from, &to);
+        if (i == p->shape.step) first = from, last = to;
+        if (p->step[i].complete) at_products_of_step(p, i, from, to);
+    }
+    for (int32_t r = 0; r < t->ranges; r++) p->use[r].step = -1;
+    at_products_of_step(p, p->shape.step, first, last); /* once more: use.step tells what this step reads */
+    for (int32_t e = first; e < last; e++)
+        if (t->event[e].step == p->shape.step && t->event[e].kind == AT_KERNEL && t->event[e].phase == AT_FORWARD)
+            note_lookups(p, e);
+    p->shape.first_product = first_product(t, p->shape.step, first, last);
+    count_elements(p);
+    at_find_attention(p, first, last);
+    find_positions(p);
+}
