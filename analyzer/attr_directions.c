@@ -139,4 +139,5 @@ void at_directions(struct at_trace *t) {
             if (t->access[i].mode == AT_MAYBE) t->access[i].mode = (int8_t)infer(&f, ev, at_slot_of(t, &t->access[i]));
     }
     t->blind = 2 * blind > kernels;
+    t->guessed = kernels ? (double)blind / (double)kernels : 0;
 }

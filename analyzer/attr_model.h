@@ -90,6 +90,7 @@ struct at_event {
     int8_t beyond;         /* writes, perhaps, where nobody knows: through a pointer that lies in memory */
     int8_t axis_a, axis_b; /* contracted axis of the stored operands */
     int8_t bits_a, bits_b; /* of an element of a factor; 0: not known */
+    int8_t phase_by;       /* enum at_found_by */
 };
 
 /* What an event was handed, as the trace tells it. */
@@ -187,8 +188,13 @@ struct at_verdict {
     int8_t rule; /* enum at_rule */
 };
 
+/* What found a step or a phase. */
+enum at_found_by { AT_BY_RULES, AT_BY_PASSES /* inference */, AT_BY_ONE, AT_BY_NVTX, AT_BY_ACCT_H };
+
 struct at_step {
-    uint8_t complete; /* 0: cut off before its optimizer */
+    uint8_t complete; /* 0: cut off before its optimizer, or not recorded from its beginning */
+    uint8_t by;       /* enum at_found_by */
+    int64_t start_ns, end_ns; /* of a step that a marker tells; else 0 */
 };
 
 /* O: of a trace that ended for want of memory before any update. */
@@ -241,6 +247,7 @@ struct at_trace {
     int32_t training_end; /* event behind the last change in place: the training part ends */
     int32_t first_weight_read;
     int blind;       /* directions of most launches are not known */
+    double guessed;  /* share of launches with an argument whose direction the trace does not tell */
     int late;        /* attached while the program was training */
     int died;        /* the program did no more work after a call that found no memory; the caller's */
     int8_t cut;      /* enum at_cut */
@@ -275,6 +282,7 @@ struct at_trace {
  * -------------------------------------------------------- */
 int at_load(struct at_trace *t, sqlite3 *db, char *err,
             size_t err_len);                                  /* events, blocks, buffers; rewrites op_buffer */
+void at_extents(struct at_trace *t); /* E2: of buffers, before ranges are cut */
 int at_ranges(struct at_trace *t, char *err, size_t err_len); /* ranges and accesses */
 int at_times(struct at_trace *t, sqlite3 *db, char *err,
              size_t err_len); /* writes op_time; the device's times of events */
