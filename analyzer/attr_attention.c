@@ -101,7 +101,7 @@ void at_find_attention(struct products *p, int32_t from, int32_t to) {
     for (int32_t e = from; e < to && !odd; e++) {
         const struct at_event *ev = &t->event[e];
         if (ev->step != shape->step || ev->micro_batch) continue;
-        int part = at_product_part(t, e);
+        int part = at_product_part(p, e);
         if (part == PART_ATTENTION_FORWARD) odd |= add_product(&group, ev);
         if (part != PART_FORWARD || !group.products) continue;
         odd |= take_group(&group, shape, &cores);

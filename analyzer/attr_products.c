@@ -1,14 +1,44 @@
 /* What each matrix product of a step is for, and how many rows each weight is multiplied with. */
 #include "analyzer/attr_products.h"
 
-int32_t at_weight_of(const struct at_trace *t, const struct at_access *a) {
-    int32_t copied = t->value[a->value].copy_of;
-    if (!at_is_factor(at_slot_of(t, a))) return -1;
-    return copied >= 0 ? copied : t->range[a->range].any_weight ? a->range : -1;
+#define SCALES 16 /* times smaller than what they scale, or more */
+
+static int64_t buffer_bytes(const struct at_trace *t, const struct at_access *a) {
+    return a ? t->buffer[a->buffer].bytes : AT_UNKNOWN_BYTES;
 }
 
-static int reads_weight(const struct at_trace *t, int32_t e) {
-    AT_EACH_ACCESS(t, e, a) if (at_weight_of(t, a) >= 0) return 1;
+/* The parameter that a kernel casts into the range: all that it reads but for scales. -1: none. Rule U6 takes only a
+ * buffer of its own for a copy; here one through which the casts of many weights go, made anew for each product, does.
+ */
+static int32_t cast_of(const struct products *p, int32_t kernel, int32_t range) {
+    const struct at_trace *t = p->t;
+    const struct at_access *from = NULL, *to = NULL;
+    int64_t largest = 0;
+    AT_EACH_ACCESS(t, kernel, a) {
+        if (a->range == range && a->mode != AT_W) return -1;
+        if (a->range == range) to = a;
+        if (!at_reads(a->mode)) continue;
+        if (p->use[a->range].param && from && from->range != a->range) return -1;
+        if (p->use[a->range].param)
+            from = a;
+        else if (buffer_bytes(t, a) > largest)
+            largest = buffer_bytes(t, a);
+    }
+    int64_t read = buffer_bytes(t, from), written = buffer_bytes(t, to);
+    if (read <= 0 || written <= 0) return -1;
+    return at_same_count(read, written) && largest * SCALES <= read ? from->range : -1;
+}
+
+int32_t at_weight_of(const struct products *p, const struct at_access *a) {
+    const struct at_trace *t = p->t;
+    if (!at_is_factor(at_slot_of(t, a))) return -1;
+    if (t->value[a->value].copy_of >= 0) return t->value[a->value].copy_of;
+    if (t->range[a->range].any_weight) return a->range;
+    return a->writer >= 0 && t->event[a->writer].kind == AT_KERNEL ? cast_of(p, a->writer, a->range) : -1;
+}
+
+static int reads_weight(const struct products *p, int32_t e) {
+    AT_EACH_ACCESS(p->t, e, a) if (at_weight_of(p, a) >= 0) return 1;
     return 0;
 }
 
@@ -42,12 +72,13 @@ static int64_t product_flops(const struct at_trace *t, int32_t e) {
     return ev->cost < 0 ? 0 : t->cost[ev->cost].matmul_flops;
 }
 
-int at_product_part(const struct at_trace *t, int32_t e) {
+int at_product_part(const struct products *p, int32_t e) {
+    const struct at_trace *t = p->t;
     const struct at_event *ev = &t->event[e];
     if (ev->step < 0 || !at_is_work(ev) || ev->cost < 0 || ev->phase == AT_EVALUATION) return -1;
     if (!t->cost[ev->cost].matmul || !product_flops(t, e)) return -1;
     if (ev->kind == AT_KERNEL) return PART_KERNELS;
-    int weight = reads_weight(t, e);
+    int weight = reads_weight(p, e);
     switch (ev->phase) {
     case AT_FORWARD:
         return weight ? PART_FORWARD : PART_ATTENTION_FORWARD;
@@ -84,10 +115,11 @@ static int64_t elements_of(const struct at_trace *t, const struct at_access *a) 
 }
 
 /* The slot whose memory is the weight that the product is known to read. */
-static int weight_slot(const struct at_trace *t, int32_t e) {
+static int weight_slot(const struct products *p, int32_t e) {
+    const struct at_trace *t = p->t;
     int found = 0;
     AT_EACH_ACCESS(t, e, a) {
-        int32_t weight = at_weight_of(t, a);
+        int32_t weight = at_weight_of(p, a);
         if (weight < 0) continue;
         if (!found || weight == t->weight_read[e]) found = at_slot_of(t, a);
     }
@@ -105,18 +137,18 @@ static void note_elements(struct products *p, const struct at_access *a, int32_t
 /* A product with a weight: its rows are FLOPs / (2 · elements of the factor). */
 static void note_rows(struct products *p, int32_t e, int dx) {
     const struct at_trace *t = p->t;
-    int slot = weight_slot(t, e);
+    int slot = weight_slot(p, e);
     __int128 all = 0, flops = product_flops(t, e);
     AT_EACH_ACCESS(t, e, a) if (at_slot_of(t, a) == slot) all += elements_of(t, a);
     int64_t rows = all && flops % (2 * all) == 0 ? cost_amount(flops / (2 * all)) : COST_UNKNOWN;
     int32_t last = -1;
     AT_EACH_ACCESS(t, e, a) {
-        int32_t weight = at_slot_of(t, a) == slot ? at_weight_of(t, a) : -1;
+        int32_t weight = at_slot_of(t, a) == slot ? at_weight_of(p, a) : -1;
         if (weight < 0 || weight == last) continue;
         last = weight;
         int64_t elements = 0;
         AT_EACH_ACCESS(t, e, b)
-        if (at_slot_of(t, b) == slot && at_weight_of(t, b) == weight) elements += elements_of(t, b);
+        if (at_slot_of(t, b) == slot && at_weight_of(p, b) == weight) elements += elements_of(t, b);
         note_elements(p, a, weight, elements);
         struct weight_use *u = use_of(p, weight, t->event[e].step);
         if (rows == COST_UNKNOWN) u->rows_unknown = 1;
@@ -139,7 +171,7 @@ void at_products_of_step(struct products *p, int32_t step, int32_t from, int32_t
     p->touches = p->uncounted = 0;
     for (int i = 0; i < PRODUCT_PARTS; i++) p->flops[i] = p->count[i] = 0;
     for (int32_t e = from; e < to; e++) {
-        int part = t->event[e].step == step ? at_product_part(t, e) : -1;
+        int part = t->event[e].step == step ? at_product_part(p, e) : -1;
         if (part < 0) continue;
         int64_t flops = product_flops(t, e);
         p->count[part]++;

@@ -69,10 +69,13 @@ struct products {
 };
 
 /* The part of an event; -1: it multiplies nothing, or belongs to no step. */
-int at_product_part(const struct at_trace *t, int32_t e);
+int at_product_part(const struct products *p, int32_t e);
 
-/* The weight that an access reads as a factor, directly or through a copy; -1. */
-int32_t at_weight_of(const struct at_trace *t, const struct at_access *a);
+/* The weight that an access reads as a factor, directly or through a copy; -1. Needs use[].param. */
+int32_t at_weight_of(const struct products *p, const struct at_access *a);
+
+/* Updates write it. */
+int at_is_trained(const struct at_range *r);
 
 /* Adds a step's events [from, to) up: flops, count, use. */
 void at_products_of_step(struct products *p, int32_t step, int32_t from, int32_t to);

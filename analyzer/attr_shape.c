@@ -43,8 +43,8 @@ static int64_t weight_bits(const struct products *p, int *mixed) {
     return *mixed ? 0 : bits;
 }
 
-static int is_trained(const struct at_range *r) {
-    return r->weight || (r->copied && r->carried);
+int at_is_trained(const struct at_range *r) {
+    return r->weight || r->cluster_writes || r->overwritten_by_optimizer || (r->copied && r->carried);
 }
 
 static void count_elements(struct products *p) {
@@ -67,7 +67,7 @@ static void count_elements(struct products *p) {
         s->in_products += elements;
         if (u->step == s->step || t->range[r].kernel_forward) of_step += elements;
         if (u->lookup) s->tied += elements;
-        if (!is_trained(&t->range[r])) s->frozen += elements;
+        if (!at_is_trained(&t->range[r])) s->frozen += elements;
     }
     s->turns = of_step < s->in_products;
 }
@@ -99,9 +99,10 @@ static int32_t find_step(const struct products *p) {
     return found;
 }
 
-static int32_t first_product(const struct at_trace *t, int32_t step, int32_t from, int32_t to) {
+static int32_t first_product(const struct products *p, int32_t step, int32_t from, int32_t to) {
+    const struct at_trace *t = p->t;
     for (int32_t e = from; e < to; e++)
-        if (t->event[e].step == step && at_product_part(t, e) == PART_FORWARD) return e;
+        if (t->event[e].step == step && at_product_part(p, e) == PART_FORWARD) return e;
     return -1;
 }
 
@@ -125,7 +126,7 @@ void at_find_shape(struct products *p) {
     for (int32_t e = first; e < last; e++)
         if (t->event[e].step == p->shape.step && t->event[e].kind == AT_KERNEL && t->event[e].phase == AT_FORWARD)
             note_lookups(p, e);
-    p->shape.first_product = first_product(t, p->shape.step, first, last);
+    p->shape.first_product = first_product(p, p->shape.step, first, last);
     count_elements(p);
     at_find_attention(p, first, last);
     find_positions(p);

@@ -66,7 +66,7 @@ static void terms_of_weight(const struct products *p, int32_t range, int32_t ste
                             struct weight_terms *out) {
     const struct weight_use *u = &p->use[range];
     const struct at_range *r = &p->t->range[range];
-    int here = u->step == step, trained = r->weight || (r->copied && r->carried);
+    int here = u->step == step, trained = at_is_trained(r);
     __int128 each = 2 * (__int128)u->elements;
     int64_t forward = here ? u->rows_forward : 0, dx = here ? u->rows_dx : 0;
     if (r->kernel_forward && !forward) {
@@ -90,8 +90,8 @@ static void terms_of_weight(const struct products *p, int32_t range, int32_t ste
 static int is_first_weight(const struct products *p, int32_t range, int32_t step, int32_t from, int32_t to) {
     const struct at_trace *t = p->t;
     for (int32_t e = from; e < to; e++) {
-        if (t->event[e].step != step || at_product_part(t, e) != PART_FORWARD) continue;
-        AT_EACH_ACCESS(t, e, a) if (at_weight_of(t, a) == range) return 1;
+        if (t->event[e].step != step || at_product_part(p, e) != PART_FORWARD) continue;
+        AT_EACH_ACCESS(t, e, a) if (at_weight_of(p, a) == range) return 1;
         return 0;
     }
     return 0;
