@@ -17,13 +17,14 @@ enum report_phase report_phase_of(const char *name) {
 
 enum report_grade report_grade_of(const struct report_sum *s) {
     return s->uncounted                          ? GRADE_UNCOUNTED
+           : s->user                             ? GRADE_USER
            : s->sampled                          ? GRADE_SAMPLED
            : s->unbounded || s->most != s->least ? GRADE_BOUND
                                                  : GRADE_EXACT;
 }
 
 const char *report_grade_name(enum report_grade grade) {
-    static const char *const names[] = {"exact", "sampled", "bound", "uncounted"};
+    static const char *const names[] = {"exact", "sampled", "bound", "uncounted", "user"};
     return names[grade];
 }
 
@@ -33,12 +34,14 @@ void report_sum_add(struct report_sum *to, const struct report_sum *s) {
     to->unbounded += s->unbounded;
     to->sampled += s->sampled;
     to->uncounted += s->uncounted;
+    to->user += s->user;
 }
 
 struct report_sum report_column_sum(sqlite3_stmt *st, int c) {
     struct report_sum s = {.unbounded = sqlite3_column_int64(st, c + 4),
                            .sampled = sqlite3_column_int64(st, c + 5),
-                           .uncounted = sqlite3_column_int64(st, c + 6)};
+                           .uncounted = sqlite3_column_int64(st, c + 6),
+                           .user = sqlite3_column_int64(st, c + 7)};
     s.least = ((__int128)sqlite3_column_int64(st, c) << 32) + sqlite3_column_int64(st, c + 1);
     s.most = ((__int128)sqlite3_column_int64(st, c + 2) << 32) + sqlite3_column_int64(st, c + 3);
     return s;

@@ -39,6 +39,7 @@ struct report_sum {
     int64_t unbounded;    /* ops without an upper bound */
     int64_t sampled;      /* ops whose amount is an estimate */
     int64_t uncounted;    /* ops without an amount: the sum is unknown */
+    int64_t user;         /* ops priced by the user's rules (--flops-rules) */
 };
 
 struct report_flops {
@@ -140,6 +141,7 @@ struct report {
     int64_t parameters, matmul_parameters; /* elements */
     int64_t first_input_gradient; /* FLOPs a step that 6n-matmul counts and the program rightly skips; 0: none */
     struct report_oom *oom;       /* report_oom.h; NULL: no call found no memory */
+    struct report_conventions *conventions; /* report_convention.h */
     char **notes;
     int n_notes;
 };
@@ -164,16 +166,18 @@ void report_note(struct report *r, const char *format, ...) __attribute__((forma
     "LEFT JOIN api ON api.id = op.api LEFT JOIN launch l ON l.op = op.id LEFT JOIN kernel k ON k.id = l.kernel"
 
 /* What is known of a sum, in the words of op_cost.grade. */
-enum report_grade { GRADE_EXACT, GRADE_SAMPLED, GRADE_BOUND, GRADE_UNCOUNTED };
+enum report_grade { GRADE_EXACT, GRADE_SAMPLED, GRADE_BOUND, GRADE_UNCOUNTED, GRADE_USER };
 enum report_grade report_grade_of(const struct report_sum *s);
 const char *report_grade_name(enum report_grade grade);
 void report_sum_add(struct report_sum *to, const struct report_sum *s);
 
-/* Columns of a query for a struct report_sum, and how they are read: halves, since a run's sum can exceed 64 bits. */
+/* Columns of a query for a struct report_sum, and how they are read: halves, since a run's sum can exceed 64 bits. The
+ * query's only column `grade` is op_cost's. */
 #define REPORT_SUM_COLUMNS(least, most, uncounted, sampled)                                                       \
     "sum((" least ") >> 32), sum((" least ") & 4294967295), sum((" most ") >> 32), sum((" most ") & 4294967295)," \
-    " sum((" least ") IS NOT NULL AND (" most ") IS NULL), sum(" sampled "), sum(" uncounted ")"
-#define REPORT_SUM_WIDTH 7
+    " sum((" least ") IS NOT NULL AND (" most ") IS NULL), sum(" sampled "), sum(" uncounted                      \
+    "), sum(grade = 'user' AND (" least ") <> 0)"
+#define REPORT_SUM_WIDTH 8
 struct report_sum report_column_sum(sqlite3_stmt *st, int column);
 
 /* A function's name as people read it, without its arguments, 60 characters at most. */

@@ -134,7 +134,7 @@ static void print_spread(struct emitter *e, const char *key, const char *label, 
 
 /* The median of the steps' other FLOPs, in words that say what it is: some steps' may be bounds or estimates. */
 static void print_other(struct emitter *e, const struct report *r) {
-    static const char *const words[] = {"", "about ", "at least ", ""};
+    static const char *const words[] = {"", "about ", "at least ", "", "by the user's rules "};
     enum report_grade worst = GRADE_EXACT;
     char text[128], median[96];
     for (int64_t i = 0; i < r->n_steps; i++) {
