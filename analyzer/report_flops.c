@@ -53,6 +53,7 @@ static void book(struct report_flops *f, enum report_phase phase, int format, co
     report_sum_add(&f->other, other);
     report_sum_add(&f->other_phase[phase], other);
     f->phase[phase] += gemm->least;
+    f->phase_by_format[phase][format] += (double)gemm->least;
     (phase == PHASE_RECOMPUTE ? f->recompute_by_format : f->by_format)[format] += (double)gemm->least;
 }
 
@@ -124,8 +125,7 @@ int report_load_flops(struct report *r, char *err, size_t err_len) {
 
 /* ---- rates ---- */
 
-/* Seconds that the peak would take; NaN where a format that was used has no peak. */
-static double peak_seconds(const struct report *r, const double *by_format) {
+double report_peak_seconds(const struct report *r, const double *by_format) {
     double s = 0;
     for (int f = 0; f <= PEAK_FORMATS; f++) {
         if (by_format[f] == 0) continue;
@@ -136,7 +136,7 @@ static double peak_seconds(const struct report *r, const double *by_format) {
 }
 
 static void step_rates(const struct report *r, struct report_step *s) {
-    double seconds = (double)s->ns * 1e-9, model = peak_seconds(r, s->flops.by_format);
+    double seconds = (double)s->ns * 1e-9, model = report_peak_seconds(r, s->flops.by_format);
     double flops = (double)(s->flops.gemm.least - s->flops.phase[PHASE_RECOMPUTE]);
     int64_t n[2] = {r->parameters, r->matmul_parameters};
     int known = s->ns != REPORT_UNKNOWN && s->ns > 0 && !s->flops.gemm.uncounted;
@@ -145,7 +145,7 @@ static void step_rates(const struct report *r, struct report_step *s) {
         s->by_convention[c] = NAN; /* palm and causal need the shape of attention, which is not known here */
     if (!known) return;
     s->mfu = model / seconds;
-    s->hfu = (model + peak_seconds(r, s->flops.recompute_by_format)) / seconds;
+    s->hfu = (model + report_peak_seconds(r, s->flops.recompute_by_format)) / seconds;
     if (s->tokens == REPORT_UNKNOWN || !(model > 0) || !s->complete) return;
     for (int c = 0; c < 2; c++)
         if (n[c] > 0) s->by_convention[c] = 6.0 * (double)n[c] * (double)s->tokens / flops * model / seconds;

@@ -48,6 +48,7 @@ struct report_flops {
     struct report_sum other_phase[REPORT_PHASES];
     double by_format[PEAK_FORMATS + 1]; /* matrix products less recompute; the last: in a format without a name here */
     double recompute_by_format[PEAK_FORMATS + 1];
+    double phase_by_format[REPORT_PHASES][PEAK_FORMATS + 1]; /* likewise, by phase */
 };
 
 struct report_step {
@@ -192,6 +193,8 @@ int report_load_parameters(struct report *r, char *err, size_t err_len);
 int report_load_times(struct report *r, char *err, size_t err_len);     /* after the steps */
 int report_load_functions(struct report *r, char *err, size_t err_len); /* a part of report_load_times */
 void report_compute_rates(struct report *r);
+/* Seconds that products of these FLOPs by format (PEAK_FORMATS + 1) take at the peaks; NaN where one has none. */
+double report_peak_seconds(const struct report *r, const double *by_format);
 
 /* Statements of the report's parts. prepare: NULL after an error (one line in err). A step that is neither row nor end
  * is an error. */
