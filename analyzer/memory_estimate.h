@@ -1,0 +1,52 @@
+/* What formulas say the training should take, beside what it took: the lecture's 4 bytes x (parameters + activations +
+ * gradients + optimizer states), and the recipe of number formats that the program follows, with activations by the
+ * transformer formula where the model's shape is known. Estimates are never measured figures: each says by what. Bytes,
+ * elements; REPORT_UNKNOWN where it is not known. One thread. Errors: -1 with one line in err. */
+#ifndef ACCT_ANALYZER_MEMORY_ESTIMATE_H
+#define ACCT_ANALYZER_MEMORY_ESTIMATE_H
+
+#include "analyzer/emitter.h"
+#include "analyzer/report_model.h"
+
+enum { ESTIMATE_PARAM, ESTIMATE_GRAD, ESTIMATE_OPTIMIZER, ESTIMATE_ACTIVATION, ESTIMATE_LINES };
+
+/* Bytes of each parameter. The optimizer's are a master copy in fp32 (4, where weights are smaller) and moments of 4.
+ */
+struct memory_recipe {
+    const char *name; /* of the table; NULL: no row of it has these */
+    int known;
+    int64_t weights, grads, master, moments; /* moments: together */
+};
+
+struct memory_estimate {
+    int64_t parameters;
+    char why_not[160]; /* of parameters or recipe that are not known; "": both are */
+    struct memory_recipe recipe;
+    /* activations */
+    int64_t outputs;       /* elements of what the forward products of a micro-batch write, each kept; of the last
+                            * complete step */
+    int64_t element_bytes; /* of them; REPORT_UNKNOWN: they differ */
+    int64_t layers, hidden, heads, context, sequences; /* of a transformer */
+    int64_t transformer_bytes;                         /* by its formula, no recomputation */
+    int recomputes;                                    /* the program computes activations again: it keeps less */
+    /* by line */
+    int64_t lecture[ESTIMATE_LINES], expected[ESTIMATE_LINES];
+    int64_t most[REPORT_CLASSES]; /* bytes of each class live together at most, over the run */
+};
+
+int memory_estimate_load(struct report *r, struct memory_estimate *out, char *err, size_t err_len);
+/* The object `estimate`. brief: people see only the lines. */
+void memory_estimate_print(struct emitter *e, const struct report *r, const struct memory_estimate *m, int brief);
+
+/* The recipe with that many bytes of weights, gradients and optimizer states a parameter; known = 0: no combination of
+ * master copy and moments gives the last. */
+struct memory_recipe memory_recipe_of(int64_t weights, int64_t grads, int64_t states);
+
+/* Of all layers of a transformer, elements of `bytes` each, dropout masks of 1 byte left out (`masks` 0) or counted, no
+ * recomputation: a layer keeps 16 values and 2 masks for each of s*b*h (inputs of the two norms, of the products for q,
+ * k and v, q, k, v themselves, the core's output, the two products of the feed-forward and what lies between, masks
+ * behind both), and 2 values and 1 mask for each of a*s*s*b (scores after the softmax, and after dropout). In 2 bytes
+ * with masks s*b*h*(34 + 5*a*s/h): Korthikanti et al. 2022, equation 2. */
+int64_t memory_transformer_bytes(int64_t layers, int64_t s, int64_t b, int64_t h, int64_t a, int64_t bytes, int masks);
+
+#endif
