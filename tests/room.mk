@@ -32,3 +32,15 @@ check: all $$(TEST_PROGRAMS)
 public: all
 	@test -n "$(LLMC)$(CUDA_SAMPLES)$(SGEMM)" || { echo "make public: name a checkout: LLMC=/path/to/llm.c, CUDA_SAMPLES=/path/to/cuda-samples, SGEMM=/path/to/SGEMM_CUDA"; exit 2; }
 	BUILD=$(abspath $(BUILD)) LLMC=$(LLMC) CUDA_SAMPLES=$(CUDA_SAMPLES) SGEMM=$(SGEMM) $(PYTHON) tests/run tests/public
+
+# Programs with kernels of their own in many manners.
+KINDS_OBJ := $(patsubst %.cu,$(BUILD)/obj/%.o,$(wildcard tests/programs/kinds_*.cu))
+$(KINDS_OBJ): $(BUILD)/obj/%.o: %.cu tests/programs/kinds.h tests/room.mk
+	@mkdir -p $(@D)
+	$(SAY) "  NVCC $<"
+	$(Q)$(NVCC) -I. -std=c++17 -Xcompiler -Wall,-Wextra -gencode arch=compute_80,code=compute_80 -c $< -o $@
+$(BUILD)/tests/kinds: $(KINDS_OBJ)
+	@mkdir -p $(@D)
+	$(SAY) "  NVCC $@"
+	$(Q)$(NVCC) -cudart shared $^ -o $@ -L$(CUDA_LIB) -l:libcublas.so.13 -Xlinker --allow-shlib-undefined
+TEST_PROGRAMS += $(BUILD)/tests/kinds
