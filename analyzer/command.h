@@ -44,7 +44,7 @@ struct command {
     int (*function)(const struct arguments *args); /* returns the exit code */
 };
 
-extern const struct command cmd_run, cmd_report, cmd_query, cmd_analyze, cmd_steps, cmd_help;
+extern const struct command cmd_run, cmd_report, cmd_query, cmd_analyze, cmd_steps, cmd_memory, cmd_peak, cmd_help;
 
 /* All commands, NULL-terminated. */
 extern const struct command *const cmd_table[];
