@@ -1,5 +1,5 @@
 /* FLOPs by step and phase; MFU, HFU and the conventions of ACCOUNTING section 4; the run's figures. */
-#include "analyzer/report_model.h"
+#include "analyzer/report_convention.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -138,17 +138,19 @@ double report_peak_seconds(const struct report *r, const double *by_format) {
 static void step_rates(const struct report *r, struct report_step *s) {
     double seconds = (double)s->ns * 1e-9, model = report_peak_seconds(r, s->flops.by_format);
     double flops = (double)(s->flops.gemm.least - s->flops.phase[PHASE_RECOMPUTE]);
-    int64_t n[2] = {r->parameters, r->matmul_parameters};
+    static const enum way ways[REPORT_CONVENTIONS] = {WAY_6N, WAY_6N_MATMUL, WAY_PALM, WAY_CAUSAL};
     int known = s->ns != REPORT_UNKNOWN && s->ns > 0 && !s->flops.gemm.uncounted;
     s->mfu = s->hfu = NAN;
-    for (int c = 0; c < REPORT_CONVENTIONS; c++)
-        s->by_convention[c] = NAN; /* palm and causal need the shape of attention, which is not known here */
+    for (int c = 0; c < REPORT_CONVENTIONS; c++) s->by_convention[c] = NAN;
     if (!known) return;
     s->mfu = model / seconds;
     s->hfu = (model + report_peak_seconds(r, s->flops.recompute_by_format)) / seconds;
     if (s->tokens == REPORT_UNKNOWN || !(model > 0) || !s->complete) return;
-    for (int c = 0; c < 2; c++)
-        if (n[c] > 0) s->by_convention[c] = 6.0 * (double)n[c] * (double)s->tokens / flops * model / seconds;
+    for (int c = 0; c < REPORT_CONVENTIONS; c++) {
+        struct report_way w;
+        report_way_of(r, s - r->steps, ways[c], &w);
+        if (!w.lacks) s->by_convention[c] = (double)w.flops / flops * model / seconds;
+    }
 }
 
 static int ascending(const void *a, const void *b) {

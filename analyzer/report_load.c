@@ -1,5 +1,6 @@
 /* The report's model: program, device, totals, steps; small helpers that its other parts share. */
 #include "analyzer/report_model.h"
+#include "analyzer/report_convention.h"
 #include "analyzer/report_oom.h"
 #include "trace/store.h"
 
@@ -370,6 +371,7 @@ int report_load(struct report *r, const struct report_options *options, char *er
 
 void report_close(struct report *r) {
     report_free_oom(r);
+    report_free_conventions(r);
     for (int i = 0; i < r->n_argv; i++) free(r->argv[i]);
     for (int i = 0; i < r->n_notes; i++) free(r->notes[i]);
     for (int64_t i = 0; i < r->n_uncounted; i++) free(r->uncounted[i].name), free(r->uncounted[i].why);

@@ -139,9 +139,8 @@ struct report {
     /* over the steps that count: complete ones, the first left out if there are others */
     struct report_spread step_ns, step_gemm, step_other, rate, mfu, hfu, by_convention[REPORT_CONVENTIONS];
     int first_left_out;
-    int64_t parameters, matmul_parameters; /* elements */
-    int64_t first_input_gradient; /* FLOPs a step that 6n-matmul counts and the program rightly skips; 0: none */
-    struct report_oom *oom;       /* report_oom.h; NULL: no call found no memory */
+    int64_t parameters, matmul_parameters;  /* elements */
+    struct report_oom *oom;                 /* report_oom.h; NULL: no call found no memory */
     struct report_conventions *conventions; /* report_convention.h */
     char **notes;
     int n_notes;

@@ -1,4 +1,5 @@
 #include "analyzer/report_print.h"
+#include "analyzer/report_convention.h"
 #include "analyzer/report_oom.h"
 
 #include <math.h>
@@ -147,7 +148,7 @@ static void print_other(struct emitter *e, const struct report *r) {
     emit_text(e, NULL, "other FLOPs", r->step_other.n ? text : NULL);
 }
 
-/* 6·N·T as people check it, and why it differs from what ran. */
+/* 6·N·T as people check it. */
 static void print_convention(struct emitter *e, const struct report *r) {
     char text[256], flops[64];
     const struct report_step *s = r->n_steps ? &r->steps[r->n_steps - 1] : NULL;
@@ -157,10 +158,6 @@ static void print_convention(struct emitter *e, const struct report *r) {
     snprintf(text, sizeof text, "6 x %lld parameters x %lld tokens or samples = %s a step", (long long)r->parameters,
              (long long)s->tokens, flops);
     emit_text(e, NULL, "6n counts", text);
-    if (!r->first_input_gradient) return;
-    emit_human(flops, sizeof flops, UNIT_FLOPS, (double)r->first_input_gradient, 1);
-    snprintf(text, sizeof text, "%s less were executed: the gradient of the first layer's input is not needed", flops);
-    emit_text(e, NULL, "", text);
 }
 
 void report_print_run(struct emitter *e, const struct report *r) {
@@ -295,6 +292,8 @@ int report_print(struct emitter *e, struct report *r, char *err, size_t err_len)
     report_print_oom(e, r);
     print_steps(e, r);
     report_print_run(e, r);
+    report_print_conventions(e, r);
+    report_print_difference(e, r);
     report_print_functions(e, r);
     report_print_coverage(e, r);
     emit_null(e, "reconciliation", NULL);
