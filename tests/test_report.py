@@ -238,7 +238,7 @@ def linear(path, D=256, L=6, B=32, seconds=1e-3, biases=0):
         products = [('forward', 'fp32', gemm, 1)] * L + [('backward', 'fp32', gemm, 1)] * (2 * L - 1)
         t.step(i, round(i * seconds * 1e9), round((i + 1) * seconds * 1e9), products, tokens=B)
         terms = [('6n', 6 * B * (n + biases)), ('parameters in no product', -6 * B * biases), ('first input gradient', -gemm), ('unexplained', 0), ('executed', gemm * (3 * L - 1))]
-        t.db.executemany('INSERT INTO flops_term VALUES(?, ?, ?, ?)', [(i, place, *term) for place, term in enumerate(terms)])
+        t.db.executemany('INSERT INTO flops_term VALUES(?, ?, ?, ?)', [(i, place, *term) for place, term in enumerate(terms) if term[1] or term[0] == 'unexplained'])
     facts = dict(parameters=n + biases, in_products=n, lookup=0, position=0, other=biases, tied=0, frozen=0, tokens=B, attention=0)
     t.db.executemany("INSERT INTO model VALUES(?, ?, 'by the test')", facts.items())
     return t
