@@ -8,6 +8,13 @@ $(BUILD)/acct: $$(call objs,$(ACCT_SRC) $(ANALYSIS_SRC) $$(STORE_SRC)) $$(PTX_OB
 	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(STORE_LIBS) $(PTX_LIBS) -l:libstdc++.a -lm -lpthread
 ALL += $(BUILD)/acct
 
+# What the shells complete, by the option tables.
+$(BUILD)/completion/acct: $(BUILD)/acct
+	@mkdir -p $(@D)
+	$(SAY) "  GEN $@"
+	$(Q)$< completion bash > $@ && $< completion zsh > $(@D)/_acct && $< completion fish > $(@D)/acct.fish
+ALL += $(BUILD)/completion/acct
+
 # libacct(7) has the registry of environment variables.
 $(BUILD)/man/libacct.7: docs/man/libacct.7.in include/acct/env.def
 	@mkdir -p $(@D)

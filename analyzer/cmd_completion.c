@@ -1,0 +1,222 @@
+/* acct completion bash|zsh|fish: the script by which a shell completes acct's commands, options and their values. Made
+ * from the commands' option tables; the values that an option takes are those that the usage line lists (`--format
+ * text|json`). */
+#include "analyzer/command.h"
+
+#include "acct/device_table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct option_spec options[] = {{0}};
+
+/* ---- what the tables say ---- */
+
+/* The values of an option, as words with a space between; empty: any. */
+static void values_of(const struct command *c, const struct option_spec *o, char *out, size_t room) {
+    char wanted[64];
+    size_t n = 0;
+    *out = 0;
+    if (!strcmp(o->name, "vgpu")) {
+        struct acct_device d;
+        n = (size_t)snprintf(out, room, "cpu");
+        for (int i = 0; !acct_device_get(i, &d) && n < room; i++)
+            n += (size_t)snprintf(out + n, room - n, " %s", d.alias);
+        return;
+    }
+    snprintf(wanted, sizeof wanted, "--%s ", o->name);
+    const char *p = strstr(c->usage, wanted);
+    if (!p) return;
+    p += strlen(wanted);
+    size_t length = strcspn(p, " ]");
+    if (!memchr(p, '|', length)) return;
+    for (size_t i = 0; i < length && n + 1 < room; i++) out[n++] = p[i] == '|' ? ' ' : p[i];
+    out[n] = 0;
+}
+
+/* The words that a command takes in place of files; NULL: files. */
+static void words_of(const struct command *c, char *out, size_t room) {
+    size_t n = 0;
+    *out = 0;
+    if (!strcmp(c->name, "completion")) {
+        snprintf(out, room, "bash zsh fish");
+    } else if (!strcmp(c->name, "help")) {
+        n = (size_t)snprintf(out, room, "env devices");
+        for (int i = 0; cmd_table[i] && n < room; i++)
+            n += (size_t)snprintf(out + n, room - n, " %s", cmd_table[i]->name);
+    }
+}
+
+static int is_file(const struct option_spec *o) {
+    return o->argument_name && (!strcmp(o->argument_name, "FILE") || !strcmp(o->argument_name, "OUT"));
+}
+
+static void print_commands(void) {
+    for (int i = 0; cmd_table[i]; i++) printf("%s%s", i ? " " : "", cmd_table[i]->name);
+}
+
+/* Text inside a quoted word of zsh or fish. */
+static void print_quoted(const char *text, const char *escape) {
+    for (; *text; text++) {
+        if (*text == '\'') {
+            printf("'\\''");
+            continue;
+        }
+        if (strchr(escape, *text)) putchar('\\');
+        putchar(*text);
+    }
+}
+
+/* ---- bash ---- */
+
+/* What follows an option: its name in $previous, and in $equals whether a = stands between. */
+static void bash_value(const struct command *c, const struct option_spec *o) {
+    char values[1024];
+    if (o->argument == OPTION_FLAG) return;
+    values_of(c, o, values, sizeof values);
+    printf("        --%s=", o->name);
+    if (o->argument == OPTION_VALUE) printf("|--%s", o->name);
+    if (o->argument == OPTION_VALUE && o->letter) printf("|-%c", o->letter);
+    if (*values)
+        printf(") COMPREPLY=($(compgen -W '%s' -- \"$word\")); return ;;\n", values);
+    else if (is_file(o))
+        printf(") COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n");
+    else
+        printf(") return ;;\n");
+}
+
+static void bash_command(const struct command *c) {
+    char words[1024];
+    printf("    %s)\n        case $previous$equals in\n", c->name);
+    for (const struct option_spec *o = c->options; o->name; o++) bash_value(c, o);
+    printf("        esac\n        options='--help");
+    for (const struct option_spec *o = c->options; o->name; o++) printf(" --%s", o->name);
+    words_of(c, words, sizeof words);
+    printf("'\n        words='%s' ;;\n", words);
+}
+
+static void print_bash(void) {
+    printf("# bash completion for acct; made by `acct completion bash`\n_acct() {\n"
+           "    local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} equals= options words i\n"
+           "    COMPREPLY=()\n"
+           "    # bash splits a word at =\n"
+           "    if [[ $word == = ]]; then\n        word= equals==\n"
+           "    elif [[ $previous == = ]]; then\n        previous=${COMP_WORDS[COMP_CWORD-2]} equals==\n    fi\n"
+           "    if ((COMP_CWORD == 1)); then\n        COMPREPLY=($(compgen -W '");
+    print_commands();
+    printf(" --help --version' -- \"$word\"))\n        return\n    fi\n"
+           "    if [[ ${COMP_WORDS[1]} == run ]]; then\n"
+           "        for ((i = 2; i < COMP_CWORD; i++)); do\n"
+           "            [[ ${COMP_WORDS[i]} == -- ]] && { COMPREPLY=($(compgen -f -c -- \"$word\")); return; }\n"
+           "        done\n    fi\n"
+           "    case ${COMP_WORDS[1]} in\n");
+    for (int i = 0; cmd_table[i]; i++) bash_command(cmd_table[i]);
+    printf("    *) return ;;\n    esac\n"
+           "    if [[ $word == -* ]]; then\n        COMPREPLY=($(compgen -W \"$options\" -- \"$word\"))\n"
+           "    elif [[ -n $words ]]; then\n        COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
+           "    else\n        COMPREPLY=($(compgen -f -- \"$word\"))\n    fi\n}\n"
+           "complete -o filenames -F _acct acct\n");
+}
+
+/* ---- zsh ---- */
+
+static void zsh_option(const struct command *c, const struct option_spec *o) {
+    char values[1024];
+    values_of(c, o, values, sizeof values);
+    printf(" \\\n            ");
+    if (o->letter)
+        printf("'(-%c --%s)'{-%c%s,--%s%s}", o->letter, o->name, o->letter, o->argument == OPTION_VALUE ? "+" : "",
+               o->name, o->argument == OPTION_VALUE ? "=" : "");
+    else
+        printf("--%s%s", o->name, o->argument == OPTION_VALUE ? "=" : o->argument == OPTION_OPTIONAL ? "=-" : "");
+    printf("'[");
+    print_quoted(o->doc, "[]:\\");
+    printf("]");
+    if (o->argument != OPTION_FLAG) {
+        printf(":%s%s:", o->argument == OPTION_OPTIONAL ? ":" : "", o->argument_name);
+        if (*values)
+            printf("(%s)", values);
+        else if (is_file(o))
+            printf("_files");
+    }
+    putchar('\'');
+}
+
+static void print_zsh(void) {
+    char words[1024];
+    printf("#compdef acct\n# zsh completion for acct; made by `acct completion zsh`\n_acct() {\n    local -a "
+           "commands=(\n");
+    for (int i = 0; cmd_table[i]; i++) {
+        printf("        '%s:", cmd_table[i]->name);
+        print_quoted(cmd_table[i]->synopsis, ":\\");
+        printf("'\n");
+    }
+    printf("    )\n    if ((CURRENT == 2)); then\n        _describe command commands\n        return\n    fi\n"
+           "    local command=$words[2]\n    shift words\n    ((CURRENT--))\n    case $command in\n");
+    for (int i = 0; cmd_table[i]; i++) {
+        const struct command *c = cmd_table[i];
+        printf("        %s)\n            _arguments --help'[show this help]'", c->name);
+        for (const struct option_spec *o = c->options; o->name; o++) zsh_option(c, o);
+        words_of(c, words, sizeof words);
+        if (c->options_end_at_operand)
+            printf(" \\\n            '*::program:_normal' ;;\n");
+        else if (*words)
+            printf(" \\\n            '*:word:(%s)' ;;\n", words);
+        else
+            printf(" \\\n            '*:trace:_files' ;;\n");
+    }
+    printf("    esac\n}\n_acct \"$@\"\n");
+}
+
+/* ---- fish ---- */
+
+static void fish_option(const struct command *c, const struct option_spec *o) {
+    char values[1024];
+    values_of(c, o, values, sizeof values);
+    printf("complete -c acct -n '__fish_seen_subcommand_from %s' -l %s", c->name, o->name);
+    if (o->letter) printf(" -s %c", o->letter);
+    if (o->argument == OPTION_VALUE) printf(is_file(o) ? " -r -F" : " -x");
+    if (*values) printf(" -a '%s'", values);
+    printf(" -d '");
+    print_quoted(o->doc, "\\");
+    printf("'\n");
+}
+
+static void print_fish(void) {
+    char words[1024];
+    printf("# fish completion for acct; made by `acct completion fish`\n");
+    for (int i = 0; cmd_table[i]; i++) {
+        const struct command *c = cmd_table[i];
+        printf("complete -c acct -n __fish_use_subcommand -f -a %s -d '", c->name);
+        print_quoted(c->synopsis, "\\");
+        printf("'\n");
+        for (const struct option_spec *o = c->options; o->name; o++) fish_option(c, o);
+        words_of(c, words, sizeof words);
+        if (*words) printf("complete -c acct -n '__fish_seen_subcommand_from %s' -f -a '%s'\n", c->name, words);
+    }
+}
+
+static int completion(const struct arguments *args) {
+    static const struct {
+        const char *name;
+        void (*print)(void);
+    } shells[] = {{"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}};
+    if (args->n_operands != 1) return cmd_fail(args->command, CMD_EXIT_USAGE, "one shell is needed: bash, zsh or fish");
+    for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) {
+        if (strcmp(shells[i].name, args->operands[0])) continue;
+        shells[i].print();
+        return 0;
+    }
+    return cmd_fail(args->command, CMD_EXIT_USAGE, "'%s': no such shell; there are bash, zsh, fish", args->operands[0]);
+}
+
+const struct command cmd_completion = {
+    .name = "completion",
+    .synopsis = "print a script by which bash, zsh or fish completes acct's commands",
+    .usage = "bash|zsh|fish",
+    .details = "make install puts the scripts where the shells look for them. For a shell that runs already:\n"
+               "  eval \"$(acct completion bash)\"\n",
+    .options = options,
+    .usage_exit = CMD_EXIT_USAGE,
+    .function = completion,
+};
