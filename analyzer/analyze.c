@@ -2,6 +2,7 @@
 #include "analyzer/analyze.h"
 
 #include <stdio.h>
+#include "analyzer/attr_marks.h"
 #include "analyzer/attr_model.h"
 #include "analyzer/attr_products.h"
 #include "analyzer/attr_sql.h"
@@ -39,7 +40,6 @@ static void apply_rules(struct at_trace *t) {
     at_phases(t);
     at_begun_update(t);
     at_steps(t);
-    at_classes(t);
 }
 
 /* Did a thread do no more work on the device after a call that found no memory? (Statuses of the runtime and of
@@ -88,7 +88,9 @@ static int analyze(struct pool *pool, struct launch_sets *sets, struct launch_pr
     at_extents(&t);
     if (at_ranges(&t, err, err_len)) return -1;
     apply_rules(&t);
-    if (at_write(&t, db, err, err_len) || at_write_products(&t, db, err, err_len) ||
+    if (at_marks(&t, db, err, err_len)) return -1;
+    at_classes(&t);
+    if (at_write(&t, db, err, err_len) || at_tags(&t, db, err, err_len) || at_write_products(&t, db, err, err_len) ||
         note_prices(prices, db, err, err_len))
         return -1;
     return sql_run(

@@ -499,5 +499,6 @@ void at_cut_forward(struct at_trace *t) {
         if (e >= from && at_is_work(&t->event[e])) t->event[e].phase = AT_FORWARD;
     }
     t->step = POOL_NEW(t->pool, struct at_step, 1);
+    t->step[0].by = AT_BY_ONE;
     t->steps = 1;
 }

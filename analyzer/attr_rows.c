@@ -55,16 +55,16 @@ static int kind_of(const char *text) {
     if (!strcmp(text, "memset")) return AT_MEMSET;
     if (!strcmp(text, "gemm")) return AT_GEMM;
     if (!strcmp(text, "workspace")) return AT_HANDED;
-    return AT_KERNEL; /* blas, launch */
+    return AT_KERNEL; /* blas, launch, collective: known directions */
 }
 
 static int read_calls(struct rows *r, sqlite3 *db, char *err, size_t err_len) {
     sqlite3_stmt *st;
-    if (sql_prepare(
-            db, &st,
-            "SELECT id, process, api, kind, device, start_ns, end_ns, thread FROM op "
-            "WHERE status = 0 AND kind IN ('copy', 'memset', 'gemm', 'blas', 'launch', 'workspace') ORDER BY id",
-            err, err_len))
+    if (sql_prepare(db, &st,
+                    "SELECT id, process, api, kind, device, start_ns, end_ns, thread FROM op "
+                    "WHERE status = 0 AND kind IN ('copy', 'memset', 'gemm', 'blas', 'launch', 'workspace', "
+                    "'collective') ORDER BY id",
+                    err, err_len))
         return -1;
     int rc;
     while ((rc = sql_row(db, st, err, err_len)) > 0) {
@@ -362,6 +362,23 @@ static void read_workspace(struct rows *r, struct row *row, sqlite3_stmt *st, st
 
 /* A pointer of its own is slot "2"; one inside a struct "2+16"; a further piece of what it reaches "2/1"; what
  * lies behind pointers in memory "*". */
+/* A collective reads what it sends and writes what it receives. Where both lie in one place: the part that the rank
+ * keeps as it is is read only (all_gather), what is summed up is modified (all_reduce). */
+static void read_collective(struct rows *r, struct row *row, sqlite3_stmt *st, struct machines *m) {
+    (void)m;
+    struct cost_collective y = {.operation = (const char *)sqlite3_column_text(st, 1),
+                                .type = (const char *)sqlite3_column_text(st, 3),
+                                .count = sql_i64(st, 2),
+                                .send = sql_address(st, 4),
+                                .receive = sql_address(st, 5),
+                                .ranks = sql_i64(st, 6),
+                                .rank = sql_i64(st, 7),
+                                .root = sql_i64(st, 8)};
+    struct cost c;
+    cost_of_collective(&y, &c);
+    add_call(r, row, &c, NULL);
+}
+
 static int16_t launch_slot(struct rows *r, const struct launch_buffer *b) {
     char text[64];
     if (b->param < 0) return slot_named(r, "*");
@@ -462,6 +479,8 @@ static const struct detail {
      "SELECT op, kernel, grid_x, grid_y, grid_z, block_x, block_y, block_z, args, "
      "dynamic_shared_bytes FROM launch ORDER BY op",
      read_launch},
+    {"collective", "SELECT op, operation, count, type, send, receive, ranks, rank, root FROM collective ORDER BY op",
+     read_collective},
     /* numbered slots in the order of their numbers */
     {"op_buffer",
      "SELECT op, slot, address, bytes, mode FROM op_buffer WHERE address IS NOT NULL "

@@ -160,7 +160,7 @@ static void inference(struct at_trace *t) {
         if (ev->kind == AT_KERNEL && (e > t->first_gemm || reads_host_input(t, e))) ev->phase = AT_FORWARD;
     }
     t->step = POOL_NEW(t->pool, struct at_step, t->steps);
-    for (int32_t i = 0; i < t->steps; i++) t->step[i].complete = 1;
+    for (int32_t i = 0; i < t->steps; i++) t->step[i] = (struct at_step){.complete = 1, .by = AT_BY_PASSES};
 }
 
 void at_steps(struct at_trace *t) {

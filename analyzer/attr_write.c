@@ -70,6 +70,7 @@ static int is_input_of_step(const struct at_trace *t, int32_t e, int32_t step) {
 /* Initialisation belongs to no step: of what comes before the first step's first phase only its inputs do. */
 static void trim_first_step(struct at_trace *t) {
     int32_t e = 0;
+    if (t->steps && t->step[0].end_ns) return; /* a marker says where it begins */
     for (; e < t->events; e++)
         if (t->event[e].step == 0 && t->event[e].phase != AT_OTHER) break;
     for (e = e - 1; e >= 0; e--)

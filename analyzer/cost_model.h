@@ -74,10 +74,20 @@ struct cost_memset {
     int64_t bytes, width_bytes, height, pitch_bytes;
 };
 
+/* Communication between devices, as table `collective` tells it. Texts may be NULL. */
+struct cost_collective {
+    const char *operation, *type;
+    int64_t count; /* elements, of one rank's part */
+    uint64_t send, receive;
+    int64_t ranks, rank, root; /* ACCT_NULL_I64: not known */
+};
+
 void cost_of_gemm(const struct cost_gemm *g, struct cost *out);
 void cost_of_blas(const struct cost_blas *b, struct cost *out);
 void cost_of_copy(const struct cost_copy *c, struct cost *out);
 void cost_of_memset(const struct cost_memset *m, struct cost *out);
+/* The additions of a reduction count as communication: no FLOPs. */
+void cost_of_collective(const struct cost_collective *c, struct cost *out);
 
 /* What decides the unit that a product runs on, beside its types. */
 struct cost_machine {
