@@ -2,7 +2,7 @@
 #include "analyzer/report_print.h"
 #include "analyzer/view.h"
 
-static const struct option_spec options[] = {VIEW_OPTION_ROWS, {0}};
+static const struct option_spec options[] = {VIEW_OPTION_ROWS, [VIEW_OPTIONS] = VIEW_FLOPS_RULES_ROW, {0}};
 
 static int print(struct emitter *e, struct report *r, const struct arguments *args, char *err, size_t err_len) {
     (void)args;
@@ -17,7 +17,7 @@ static int report(const struct arguments *args) {
 const struct command cmd_report = {
     .name = "report",
     .synopsis = "memory by class, FLOPs and MFU of a trace",
-    .usage = VIEW_USAGE " TRACE...",
+    .usage = VIEW_USAGE " [--flops-rules FILE] TRACE...",
     .details = "JSON follows schema 1; integers are exact, what is not known is null. Several traces make a list. CSV "
                "has a line for each\n"
                "value: path, value, unit. A trace that was not analysed yet, or by an older acct, is analysed first: "

@@ -1,6 +1,7 @@
 /* The report's model: program, device, totals, steps; small helpers that its other parts share. */
 #include "analyzer/report_model.h"
 #include "analyzer/report_convention.h"
+#include "analyzer/report_flops_rules.h"
 #include "analyzer/report_oom.h"
 #include "trace/store.h"
 
@@ -355,6 +356,8 @@ static void note_peak(struct report *r) {
 }
 
 int report_load(struct report *r, const struct report_options *options, char *err, size_t err_len) {
+    r->flops_rules = options->flops_rules;
+    if (r->flops_rules && flops_rules_apply(r, options->flops_rules, err, err_len)) return -1;
     if (load_program(r, err, err_len) || load_device(r, options, err, err_len) || load_totals(r, err, err_len) ||
         load_steps(r, err, err_len) || load_phases(r, err, err_len) || report_load_times(r, err, err_len) ||
         report_load_memory(r, err, err_len) || report_load_device_peaks(r, err, err_len) ||

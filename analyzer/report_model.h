@@ -142,13 +142,16 @@ struct report {
     int64_t parameters, matmul_parameters;  /* elements */
     struct report_oom *oom;                 /* report_oom.h; NULL: no call found no memory */
     struct report_conventions *conventions; /* report_convention.h */
+    const struct flops_rules *flops_rules;  /* report_flops_rules.h; NULL: none were given */
     char **notes;
     int n_notes;
 };
 
-/* Peaks given on the command line; NaN: not given. */
+/* Given on the command line. */
+struct flops_rules;
 struct report_options {
-    double peak[PEAK_FORMATS];
+    double peak[PEAK_FORMATS];       /* NaN: not given */
+    struct flops_rules *flops_rules; /* the caller's, until the report is closed; NULL */
 };
 
 /* Opens a trace for reporting: waits, bounded, for a collector that is finishing; analyses first where the analysis is

@@ -1,5 +1,6 @@
 /* The way of every view from the command line to a document. */
 #include "analyzer/view.h"
+#include "analyzer/report_flops_rules.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -82,6 +83,16 @@ static int parse_peaks(const struct arguments *args, struct report_options *out)
     }
 }
 
+/* Only where the view has that option. */
+static int read_flops_rules(const struct arguments *args, struct report_options *ro) {
+    char err[1024];
+    int o = cmd_option(args, "flops-rules");
+    ro->flops_rules = NULL;
+    if (!args->given[o]) return 0;
+    ro->flops_rules = flops_rules_read(args->value[o], err, sizeof err);
+    return ro->flops_rules ? 0 : cmd_fail(args->command, args->command->usage_exit, "%s", err);
+}
+
 /* ---- traces ---- */
 
 void view_open(struct emitter *e, const struct report *r) {
@@ -117,11 +128,26 @@ static int show_all(const struct arguments *args, const struct view *view, struc
     return code;
 }
 
-int view_run(const struct arguments *args, const struct view *view) {
+static int show(const struct arguments *args, const struct view *view, enum emit_format format,
+                const struct report_options *ro) {
     char err[4400];
-    struct report_options ro;
     struct output out;
     struct emitter e;
+    int code;
+    if (output_open(&out, args->given[VIEW_OUTPUT] ? args->value[VIEW_OUTPUT] : NULL, err, sizeof err))
+        return cmd_fail(args->command, CMD_EXIT_FAILED, "%s", err);
+    emit_begin(&e, out.file, format);
+    e.table_limit = view->table_limit;
+    code = show_all(args, view, &e, ro);
+    if (code) {
+        output_abandon(&out);
+        return code;
+    }
+    return output_close(&out, err, sizeof err) ? cmd_fail(args->command, CMD_EXIT_FAILED, "%s", err) : 0;
+}
+
+int view_run(const struct arguments *args, const struct view *view) {
+    struct report_options ro;
     enum emit_format format = EMIT_TEXT;
     int code;
     if ((code = parse_format(args, &format)) || (code = parse_peaks(args, &ro))) return code;
@@ -129,14 +155,8 @@ int view_run(const struct arguments *args, const struct view *view) {
     if (!args->n_operands)
         return cmd_fail(args->command, args->command->usage_exit,
                         "no trace given; type: acct %s TRACE (a .db file that acct run wrote)", args->command->name);
-    if (output_open(&out, args->given[VIEW_OUTPUT] ? args->value[VIEW_OUTPUT] : NULL, err, sizeof err))
-        return cmd_fail(args->command, CMD_EXIT_FAILED, "%s", err);
-    emit_begin(&e, out.file, format);
-    e.table_limit = view->table_limit;
-    code = show_all(args, view, &e, &ro);
-    if (code) {
-        output_abandon(&out);
-        return code;
-    }
-    return output_close(&out, err, sizeof err) ? cmd_fail(args->command, CMD_EXIT_FAILED, "%s", err) : 0;
+    if ((code = read_flops_rules(args, &ro))) return code;
+    code = show(args, view, format, &ro);
+    flops_rules_free(ro.flops_rules);
+    return code;
 }

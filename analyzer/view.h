@@ -17,6 +17,10 @@ enum { VIEW_FORMAT, VIEW_OUTPUT, VIEW_PEAK, VIEW_OPTIONS };
     [VIEW_PEAK] = {"peak-tflops", 0, OPTION_VALUE, "X",                                                          \
                    "the device's peak in TFLOP/s: X for all formats, or fp32=X,bf16=Y,..."}
 
+/* Of the views that show FLOPs: view_run reads the file. */
+#define VIEW_FLOPS_RULES_ROW \
+    { "flops-rules", 0, OPTION_VALUE, "FILE", "prices for kernels that have none, by name pattern: see acct-flops(1)" }
+
 #define VIEW_USAGE "[--format text|json|csv|markdown] [-o OUT] [--peak-tflops X]"
 
 struct view {
