@@ -22,7 +22,12 @@ static int written_by(const struct at_trace *t, int32_t e, int32_t value) {
  * ---------------------------------------------------------------------- */
 static int derives_from_state(const struct at_trace *t, int32_t e) {
     int reads = 0, evidence = 0;
-    AT_EACH_ACCESS(t, e, a) reads += at_reads(a->mode);
+    int32_t last = -1; /* a kernel that is handed one range twice reads one */
+    AT_EACH_ACCESS(t, e, a) {
+        if (!at_reads(a->mode)) continue;
+        reads += a->range != last;
+        last = a->range;
+    }
     if (!reads) return 0;
     AT_EACH_ACCESS(t, e, a) {
         if (!at_reads(a->mode)) continue;
