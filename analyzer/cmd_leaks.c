@@ -1,5 +1,6 @@
 /* acct leaks [--pattern leak|unused|redundant|early|late|idle|vacant|dead-write] [--limit N] … TRACE…: memory held to
  * no use. */
+#include "analyzer/growth.h"
 #include "analyzer/patterns.h"
 #include "analyzer/view.h"
 
@@ -62,16 +63,20 @@ static int parse(const struct arguments *args) {
 
 static int print(struct emitter *e, struct report *r, const struct arguments *args, char *err, size_t err_len) {
     struct choice c;
-    struct patterns p;
+    struct patterns p = {0};
+    struct growth g;
     if (choose(args, &c)) return -1; /* was parsed before */
-    int rc = patterns_find(r, &c.o, &p, err, err_len);
+    int rc = growth_load(r, &g, err, err_len);
+    if (!rc) rc = patterns_find(r, &c.o, &p, err, err_len);
     if (!rc) {
         view_open(e, r);
+        growth_print(e, r, &g);
         rc = patterns_print(e, r, &p, &c.o, (enum pattern_kind)c.kind, c.limit, err, err_len);
         view_notes(e, r);
         emit_end(e);
     }
     patterns_free(&p);
+    growth_free(&g);
     return rc;
 }
 

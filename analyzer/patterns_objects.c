@@ -1,5 +1,6 @@
 /* Reads a trace into objects: when each range of device memory was first and last used, the gaps between its uses, and
  * what was written to it in vain. One pass over the ops in the order of their issue. */
+#include "analyzer/memory_places.h"
 #include "analyzer/patterns.h"
 
 #include <stdio.h>
@@ -69,12 +70,8 @@ static int load_objects(struct report *r, struct pattern_objects *s, char *err, 
 static int load_stacks(struct report *r, struct pattern_objects *s, char *err, size_t err_len) {
     int64_t i = 0;
     int rc;
-    sqlite3_stmt *st = report_prepare(r, "SELECT 1 FROM pragma_table_list WHERE name = 'op_stack'", err, err_len);
-    if (!st) return -1;
-    rc = sqlite3_step(st);
-    int there = rc == SQLITE_ROW;
-    if (report_rows_end(r, st, there ? SQLITE_DONE : rc, err, err_len)) return -1;
-    if (!there) return 0; /* a trace of an older acct */
+    sqlite3_stmt *st;
+    if (!memory_has_table(r, "op_stack")) return 0; /* a trace of an older acct */
     st = report_prepare(r, "SELECT op, stack FROM op_stack WHERE op IN (SELECT id FROM alloc) ORDER BY op", err,
                         err_len);
     if (!st) return -1;

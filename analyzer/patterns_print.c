@@ -1,4 +1,5 @@
 /* Prints findings: the table, a sentence for each, and what cannot be known. */
+#include "analyzer/memory_places.h"
 #include "analyzer/patterns.h"
 
 #include <math.h>
@@ -8,15 +9,14 @@
 /* ---- names ---- */
 
 struct names { /* statements that are prepared once */
-    sqlite3_stmt *op, *site, *api;
+    sqlite3_stmt *op, *api;
+    struct memory_sites sites;
 };
 
 static const char op_query[] =
     "SELECT " REPORT_FUNCTION_NAME ", c.phase FROM op LEFT JOIN op_cost c ON c.op = op.id " REPORT_FUNCTION_JOIN
     " WHERE op.id = ?";
 static const char api_query[] = "SELECT name FROM api WHERE id = ?";
-static const char site_query[] = "SELECT coalesce(symbol, path) FROM frame WHERE stack = ? AND coalesce(symbol, path) "
-                                 "IS NOT NULL ORDER BY depth LIMIT 1";
 
 static void text_of(sqlite3_stmt *st, int64_t id, char *out, size_t room) {
     *out = 0;
@@ -27,7 +27,7 @@ static void text_of(sqlite3_stmt *st, int64_t id, char *out, size_t room) {
 }
 
 /* `gelu_kernel<float> (forward)` */
-static void op_name(const struct names *n, int64_t op, char *out, size_t room) {
+static void op_name(struct names *n, int64_t op, char *out, size_t room) {
     char name[80] = "an op";
     sqlite3_bind_int64(n->op, 1, op);
     *out = 0;
@@ -42,7 +42,7 @@ static void op_name(const struct names *n, int64_t op, char *out, size_t room) {
 
 /* ---- a sentence for a finding ---- */
 
-static void sentence(const struct pattern_finding *f, const struct names *n, const struct pattern_options *o, char *out,
+static void sentence(const struct pattern_finding *f, struct names *n, const struct pattern_options *o, char *out,
                      size_t room) {
     char before[128], after[128], longest[40], way[40];
     op_name(n, f->before_op, before, sizeof before);
@@ -105,9 +105,9 @@ static void emit_waste(struct emitter *e, __int128 byte_ns) {
     emit_text(e, NULL, "waste", text);
 }
 
-static void print_finding(struct emitter *e, const struct patterns *p, const struct pattern_finding *f,
-                          const struct names *n, const struct pattern_options *o) {
-    char text[640], name[256];
+static void print_finding(struct emitter *e, const struct patterns *p, const struct pattern_finding *f, struct names *n,
+                          const struct pattern_options *o) {
+    char text[640], name[256], site[MEMORY_SITE_ROOM];
     int counts = f->kind == PATTERN_IDLE || f->kind == PATTERN_VACANT || f->kind == PATTERN_DEAD_WRITE;
     emit_object(e, "", NULL, LOOK_FIELDS);
     emit_text(e, "pattern", "pattern", pattern_name(f->kind));
@@ -120,9 +120,7 @@ static void print_finding(struct emitter *e, const struct patterns *p, const str
     op_or_null(e, "times", counts ? f->times : 0);
     text_of(n->api, f->api, name, sizeof name);
     emit_text(e, "allocated_by", NULL, *name ? name : NULL);
-    *name = 0;
-    if (f->stack) text_of(n->site, f->stack, name, sizeof name);
-    emit_text(e, "site", NULL, *name ? name : NULL);
+    emit_text(e, "site", NULL, memory_site(&n->sites, f->alloc, name, site) ? site : NULL);
     emit_int(e, "alloc", "allocation", UNIT_NONE, f->alloc);
     emit_int(e, "offset", NULL, UNIT_BYTES, f->offset);
     emit_int(e, "longest_ns", NULL, UNIT_NS, f->longest_ns);
@@ -169,7 +167,7 @@ static void print_unknowns(struct emitter *e, const struct patterns *p) {
     emit_end(e);
 }
 
-static void print_findings(struct emitter *e, const struct patterns *p, const struct names *n,
+static void print_findings(struct emitter *e, const struct patterns *p, struct names *n,
                            const struct pattern_options *o, enum pattern_kind kind, int64_t limit) {
     static const char *const columns[] = {"pattern", "objects", "bytes each", "class",
                                           "waste",   "share",   "allocation", "detail"};
@@ -194,13 +192,13 @@ int patterns_print(struct emitter *e, struct report *r, const struct patterns *p
     struct names n = {0};
     int rc = -1;
     if ((n.op = report_prepare(r, op_query, err, err_len)) && (n.api = report_prepare(r, api_query, err, err_len)) &&
-        (n.site = report_prepare(r, site_query, err, err_len))) {
+        !memory_sites_open(r, &n.sites, err, err_len)) {
         print_findings(e, p, &n, o, kind, limit);
         print_unknowns(e, p);
         rc = 0;
     }
     sqlite3_finalize(n.op);
     sqlite3_finalize(n.api);
-    sqlite3_finalize(n.site);
+    memory_sites_close(&n.sites);
     return rc;
 }

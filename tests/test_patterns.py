@@ -209,3 +209,17 @@ def test_alike_findings_are_joined_and_ranked(t):
 def test_bad_options(t, options, says):
     r = run(ACCT, 'leaks', *options, t.close())
     assert r.returncode == 2 and says in r.stderr and len(r.stderr.splitlines()) == 1 and not r.stdout
+
+
+def test_sites(t):
+    """Alike, but made in two places: two findings, each with the frame that is the program's own."""
+    stack = {n: t.stack(('cudaMalloc', '/usr/lib/libcudart.so.13'), (n, '/home/me/train'), ('main', '/home/me/train')) for n in ('cache', 'mask')}
+    for k, name in enumerate(['cache', 'mask', 'cache']):
+        t.called_from(t.alloc(BASE + k * M, M), stack[name])
+    t.op('sync', 'cudaDeviceSynchronize')
+    assert {(f['objects'], f['site'].split()[0]) for f in found(t.close(), 'unused allocation')} == {(2, 'cache'), (1, 'mask')}
+
+
+def test_growth_is_in_the_document(t):
+    t.alloc(BASE, M)
+    assert set(leaks(t.close())) >= {'schema', 'trace', 'growth', 'patterns', 'known', 'limits', 'notes'}
