@@ -80,7 +80,7 @@ static int load_copies(struct report *r, struct memory_host *h, char *err, size_
 static void find_links(const struct report *r, struct memory_host *h) {
     struct acct_device d;
     for (int i = 0; i < COPY_DIRECTIONS; i++) h->copies[i].link_bytes_per_s = NAN;
-    for (int i = 0; r->device_name && acct_device_get(i, &d); i++) {
+    for (int i = 0; r->device_name && !acct_device_get(i, &d); i++) {
         if (strcmp(d.name, r->device_name)) continue;
         if (d.host_bytes_per_s > 0)
             h->copies[COPY_H2D].link_bytes_per_s = h->copies[COPY_D2H].link_bytes_per_s = d.host_bytes_per_s;

@@ -49,7 +49,7 @@ typedef int device_pool_fn(void **, int);
 typedef int pool_fn(void *, int, void *);
 
 enum { POOL_RESERVED = 5, POOL_USED = 7 }; /* cudaMemPoolAttr */
-enum { ALWAYS_ASKED = 64, SHARE = 20 };
+enum { ALWAYS_ASKED = 64, SHARE = 20, RELEASE_SHARE = 100, RELEASE_PAUSE_NS = 10000000 };
 #define NOT_TOLD SIZE_MAX
 
 static _Atomic int pools_used;
@@ -72,6 +72,22 @@ int facts_may_ask_memory(uint32_t generation) {
     }
     if (atomic_fetch_add_explicit(&questions.calls, 1, memory_order_relaxed) < ALWAYS_ASKED) return 1;
     return hook_now() - atomic_load(&questions.first_ns) >= SHARE * atomic_load(&questions.spent_ns);
+}
+
+static struct {
+    _Atomic uint32_t generation;
+    _Atomic uint64_t next_ns; /* not before */
+} releases;
+
+int facts_may_ask_release(uint32_t generation) {
+    if (atomic_exchange(&releases.generation, generation) != generation) return 1;
+    return hook_now() >= atomic_load_explicit(&releases.next_ns, memory_order_relaxed);
+}
+
+void facts_asked_release(uint64_t begin_ns) {
+    uint64_t now = hook_now(), pause = RELEASE_SHARE * (now - begin_ns);
+    atomic_store_explicit(&releases.next_ns, now + (pause > RELEASE_PAUSE_NS ? pause : RELEASE_PAUSE_NS),
+                          memory_order_relaxed);
 }
 
 static int64_t told(size_t bytes) {
