@@ -44,8 +44,8 @@ struct command {
     int (*function)(const struct arguments *args); /* returns the exit code */
 };
 
-extern const struct command cmd_run, cmd_report, cmd_query, cmd_analyze, cmd_steps, cmd_ops, cmd_kernels, cmd_memory,
-    cmd_peak, cmd_leaks, cmd_completion, cmd_help;
+extern const struct command cmd_run, cmd_report, cmd_query, cmd_analyze, cmd_steps, cmd_flops, cmd_ops, cmd_kernels,
+    cmd_memory, cmd_peak, cmd_leaks, cmd_completion, cmd_help;
 
 /* All commands, NULL-terminated. */
 extern const struct command *const cmd_table[];

@@ -1,5 +1,6 @@
 /* FLOPs by step and phase; MFU, HFU and the conventions of ACCOUNTING section 4; the run's figures. */
 #include "analyzer/report_convention.h"
+#include "analyzer/report_flops_rows.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -69,18 +70,11 @@ static struct report_step *step_of(struct report *r, int64_t id) {
     return lo < r->n_steps && r->steps[lo].index == id ? &r->steps[lo] : NULL;
 }
 
-#define UNCOUNTED "flops IS NULL AND integer_ops IS NULL"
-#define GEMM_SUM                                                                     \
-    REPORT_SUM_COLUMNS("matmul_flops", "matmul_flops_most", UNCOUNTED " AND matmul", \
-                       "grade = 'sampled' AND matmul_flops_most IS NOT 0")
-#define OTHER_SUM                                                                                             \
-    REPORT_SUM_COLUMNS("flops - matmul_flops", "flops_most - matmul_flops_most", UNCOUNTED " AND NOT matmul", \
-                       "grade = 'sampled' AND flops_most IS NOT matmul_flops_most")
-
 /* An op's products are all booked in its dtype; of a launch that multiplies in several, most of them are. */
 static int load_sums(struct report *r, char *err, size_t err_len) {
     sqlite3_stmt *st = report_prepare(
-        r, "SELECT step, phase, dtype, " GEMM_SUM ", " OTHER_SUM " FROM op_cost GROUP BY 1, 2, 3", err, err_len);
+        r, "SELECT step, phase, dtype, " FLOPS_GEMM_SUM ", " FLOPS_OTHER_SUM " FROM op_cost GROUP BY 1, 2, 3", err,
+        err_len);
     int rc;
     if (!st) return -1;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {

@@ -1,0 +1,233 @@
+/* acct flops [--step N] [--flops-rules FILE] TRACE…: who did the FLOPs, how they are known, and what conventions make
+ * of them. */
+#include "analyzer/report_convention.h"
+#include "analyzer/report_flops_rows.h"
+#include "analyzer/report_flops_rules.h"
+#include "analyzer/report_print.h"
+#include "analyzer/view.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { OPT_STEP = VIEW_OPTIONS, OPT_RULES };
+static const struct option_spec options[] = {
+    VIEW_OPTION_ROWS,
+    [OPT_STEP] = {"step", 0, OPTION_VALUE, "N", "step N alone (default: machines get all, people the last whole one)"},
+    [OPT_RULES] = VIEW_FLOPS_RULES_ROW,
+    {0},
+};
+
+static int for_people(const struct emitter *e) {
+    return e->format == EMIT_TEXT || e->format == EMIT_MARKDOWN;
+}
+
+/* ---- totals ---- */
+
+static void print_totals(struct emitter *e, const struct report *r) {
+    struct report_sum all = r->flops.gemm;
+    report_sum_add(&all, &r->flops.other);
+    emit_object(e, "totals", "FLOPs of the run", LOOK_FIELDS);
+    report_print_sum(e, "flops", NULL, &all);
+    emit_text(e, "grade", NULL, report_grade_name(report_grade_of(&all)));
+    report_print_sum(e, "gemm", "matrix products", &r->flops.gemm);
+    report_print_sum(e, "other", "all else", &r->flops.other);
+    report_print_sum(e, "evaluation", r->evaluation.most || r->evaluation.uncounted ? "of these, evaluation" : NULL,
+                     &r->evaluation);
+    emit_int(e, "recompute", r->flops.phase[PHASE_RECOMPUTE] ? "of these, recomputed products" : NULL, UNIT_FLOPS,
+             r->flops.phase[PHASE_RECOMPUTE]);
+    emit_real(e, "counted_time_share", r->busy_ns ? "device time counted" : NULL, UNIT_SHARE, r->counted_time_share);
+    emit_real(e, "exact_time_share", r->busy_ns ? "device time counted exactly" : NULL, UNIT_SHARE,
+              r->exact_time_share);
+    emit_end(e);
+}
+
+/* For people: a line a step; machines find all of it in the list of steps. */
+static void print_overview(struct emitter *e, const struct report *r) {
+    if (!for_people(e) || !r->n_steps) return;
+    emit_list(e, NULL, "Steps (FLOPs of matrix products by phase)", LOOK_TABLE);
+    for (int64_t i = 0; i < r->n_steps; i++) {
+        const struct report_step *s = &r->steps[i];
+        emit_object(e, NULL, NULL, LOOK_FIELDS);
+        emit_int(e, NULL, "step", UNIT_NONE, s->index);
+        if (s->tokens == REPORT_UNKNOWN)
+            emit_null(e, NULL, "tokens");
+        else
+            emit_int(e, NULL, "tokens", UNIT_NONE, s->tokens);
+        report_print_flops(e, r, &s->flops);
+        emit_end(e);
+    }
+    emit_end(e);
+}
+
+/* ---- steps ---- */
+
+static void print_row(struct emitter *e, const struct report *r, const struct flops_row *row) {
+    struct report_sum all = row->gemm;
+    report_sum_add(&all, &row->other);
+    emit_object(e, "", NULL, LOOK_FIELDS);
+    emit_text(e, "phase", "phase", row->phase ? row->phase : for_people(e) ? "-" : NULL);
+    if (row->micro_batch == REPORT_UNKNOWN)
+        emit_null(e, "micro_batch", NULL);
+    else
+        emit_int(e, "micro_batch", "micro-batch", UNIT_NONE, row->micro_batch);
+    emit_text(e, "kind", "kind", row->kind);
+    emit_text(e, "dtype", "type", row->dtype ? row->dtype : for_people(e) ? "-" : NULL);
+    emit_int(e, "calls", "calls", UNIT_NONE, row->calls);
+    report_print_sum(e, "gemm", "products", &row->gemm);
+    report_print_sum(e, "other", "other FLOPs", &row->other);
+    emit_text(e, "grade", "grade", report_grade_name(report_grade_of(&all)));
+    emit_int(e, "integer_ops", NULL, UNIT_NONE, row->integer_ops.least);
+    if (row->time_ns == REPORT_UNKNOWN)
+        emit_null(e, "time_ns", r->busy_ns ? "device time" : NULL);
+    else
+        emit_int(e, "time_ns", r->busy_ns ? "device time" : NULL, UNIT_NS, row->time_ns);
+    emit_end(e);
+}
+
+static void print_rows(struct emitter *e, const struct report *r, const struct flops_rows *rows, const char *key,
+                       const char *label) {
+    emit_list(e, key, rows->n ? label : NULL, rows->n ? LOOK_TABLE : LOOK_HIDDEN);
+    for (int64_t i = 0; i < rows->n; i++) print_row(e, r, &rows->row[i]);
+    emit_end(e);
+}
+
+/* Integer products are operations, not FLOPs: a list of their own where there are any. */
+static void print_integer_products(struct emitter *e, const struct flops_rows *rows, const char *label) {
+    int any = 0;
+    for (int64_t i = 0; i < rows->n; i++) any |= rows->row[i].integer_ops.least != 0;
+    if (!any || !for_people(e)) return;
+    emit_list(e, NULL, label, LOOK_TABLE);
+    for (int64_t i = 0; i < rows->n; i++) {
+        char digits[48];
+        if (!rows->row[i].integer_ops.least) continue;
+        emit_digits(digits, rows->row[i].integer_ops.least);
+        emit_object(e, NULL, NULL, LOOK_FIELDS);
+        emit_text(e, NULL, "phase", rows->row[i].phase ? rows->row[i].phase : "-");
+        emit_text(e, NULL, "type", rows->row[i].dtype);
+        emit_int(e, NULL, "calls", UNIT_NONE, rows->row[i].calls);
+        emit_text(e, NULL, "ops", digits);
+        emit_end(e);
+    }
+    emit_end(e);
+}
+
+static int print_parts(struct emitter *e, struct report *r, int64_t index, const char *label, char *err,
+                       size_t err_len) {
+    sqlite3_stmt *st = report_prepare(
+        r, "SELECT part, products, flops FROM step_product WHERE step = ? ORDER BY flops DESC, part", err, err_len);
+    int rc, some = 0;
+    if (!st) return -1;
+    sqlite3_bind_int64(st, 1, index);
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        if (!some++) emit_list(e, "products", label, LOOK_TABLE);
+        emit_object(e, "", NULL, LOOK_FIELDS);
+        emit_text(e, "part", "part", (const char *)sqlite3_column_text(st, 0));
+        emit_int(e, "products", "products", UNIT_NONE, sqlite3_column_int64(st, 1));
+        if (sqlite3_column_type(st, 2) == SQLITE_NULL)
+            emit_null(e, "flops", "FLOPs");
+        else
+            emit_int(e, "flops", "FLOPs", UNIT_FLOPS, sqlite3_column_int64(st, 2));
+        emit_end(e);
+    }
+    if (!some) emit_list(e, "products", NULL, LOOK_HIDDEN);
+    emit_end(e);
+    return report_rows_end(r, st, rc, err, err_len);
+}
+
+static int print_step(struct emitter *e, struct report *r, const struct report_step *s, char *err, size_t err_len) {
+    struct flops_rows rows = {0};
+    char label[96], parts[96], integers[96];
+    if (flops_rows_of_step(r, s->index, &rows, err, err_len)) return -1;
+    snprintf(label, sizeof label, "Step %" PRId64 " by phase, kind and type", s->index);
+    snprintf(parts, sizeof parts, "Step %" PRId64 ": matrix products by what they are for", s->index);
+    snprintf(integers, sizeof integers, "Step %" PRId64 ": integer products (operations, no FLOPs)", s->index);
+    emit_object(e, "", NULL, LOOK_FIELDS);
+    emit_int(e, "index", NULL, UNIT_NONE, s->index);
+    emit_bool(e, "complete", NULL, s->complete);
+    if (s->tokens == REPORT_UNKNOWN)
+        emit_null(e, "tokens", NULL);
+    else
+        emit_int(e, "tokens", NULL, UNIT_NONE, s->tokens);
+    if (!for_people(e)) report_print_flops(e, r, &s->flops);
+    print_rows(e, r, &rows, "rows", label);
+    print_integer_products(e, &rows, integers);
+    int rc = print_parts(e, r, s->index, parts, err, err_len);
+    emit_end(e);
+    flops_rows_free(&rows);
+    return rc;
+}
+
+/* People see one step: the last whole one, or the one they ask for. Place in r->steps; -1: none; -2: no such step. */
+static int64_t wanted_step(const struct report *r, const struct arguments *args, char *err, size_t err_len) {
+    int64_t n = 0;
+    if (!args->given[OPT_STEP]) {
+        for (int64_t i = r->n_steps - 1; i >= 0; i--)
+            if (r->steps[i].complete) return i;
+        return r->n_steps - 1;
+    }
+    view_number(args, OPT_STEP, INT32_MAX, &n);
+    for (int64_t i = 0; i < r->n_steps; i++)
+        if (r->steps[i].index == n) return i;
+    snprintf(err, err_len, "%s: no step %" PRId64 ": %s%" PRId64 " were found; list them with: acct steps %s", r->path,
+             n, r->n_steps ? "only steps 0 to " : "", r->n_steps ? r->n_steps - 1 : 0, r->path);
+    return -2;
+}
+
+static int print_steps(struct emitter *e, struct report *r, const struct arguments *args, char *err, size_t err_len) {
+    int64_t one = wanted_step(r, args, err, err_len);
+    int all = !for_people(e) && !args->given[OPT_STEP], rc = 0;
+    if (one == -2) return -1;
+    emit_list(e, "steps", NULL, LOOK_FIELDS);
+    for (int64_t i = 0; i < r->n_steps && !rc; i++)
+        if (all || i == one) rc = print_step(e, r, &r->steps[i], err, err_len);
+    emit_end(e);
+    return rc;
+}
+
+/* ---- all ---- */
+
+static int print(struct emitter *e, struct report *r, const struct arguments *args, char *err, size_t err_len) {
+    struct flops_rows outside = {0};
+    if (flops_rows_of_step(r, REPORT_UNKNOWN, &outside, err, err_len)) return -1;
+    view_open(e, r);
+    print_totals(e, r);
+    print_overview(e, r);
+    int rc = print_steps(e, r, args, err, err_len);
+    if (!rc) {
+        print_rows(e, r, &outside, "outside", "Outside of steps (evaluation, initialisation)");
+        print_integer_products(e, &outside, "Outside of steps: integer products (operations, no FLOPs)");
+        report_print_conventions(e, r);
+        report_print_difference(e, r);
+        report_print_model(e, r);
+        flops_rules_print(e, r->flops_rules);
+        report_print_coverage(e, r);
+        view_notes(e, r);
+    }
+    emit_end(e);
+    flops_rows_free(&outside);
+    return rc;
+}
+
+static int parse(const struct arguments *args) {
+    int64_t n = 0;
+    return view_number(args, OPT_STEP, INT32_MAX, &n);
+}
+
+static int flops(const struct arguments *args) {
+    static const struct view view = {.parse = parse, .print = print, .table_limit = 40};
+    return view_run(args, &view);
+}
+
+const struct command cmd_flops = {
+    .name = "flops",
+    .synopsis = "FLOPs by step, phase, type and kind; conventions; 6NT against what ran",
+    .usage = VIEW_USAGE " [--step N] [--flops-rules FILE] TRACE...",
+    .details = "Matrix products are counted from their calls, kernels from their PTX; each figure has a grade. What "
+               "has no count is listed\n"
+               "with its share of device time. A file of rules prices such kernels by name, a line each, as\n"
+               "  name=flash_fwd* flops=4*b*h*t*t*d b=8 h=12 t=1024 d=64 matmul=1 dtype=bf16\n",
+    .options = options,
+    .usage_exit = CMD_EXIT_USAGE,
+    .function = flops,
+};
