@@ -7,11 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { OPT_SORT = VIEW_OPTIONS, OPT_LIMIT };
+enum { OPT_SORT = VIEW_OPTIONS, OPT_LIMIT, OPT_FLOPS_RULES };
 static const struct option_spec options[] = {
     VIEW_OPTION_ROWS,
     [OPT_SORT] = {"sort", 's', OPTION_VALUE, "WHAT", "time (default), flops, bytes or calls: the largest first"},
     [OPT_LIMIT] = {"limit", 'n', OPTION_VALUE, "N", "kernels, 0: all (default: 30 for people, all for machines)"},
+    [OPT_FLOPS_RULES] = VIEW_FLOPS_RULES_ROW,
     {0},
 };
 
@@ -245,7 +246,7 @@ static int kernels(const struct arguments *args) {
 const struct command cmd_kernels = {
     .name = "kernels",
     .synopsis = "launches, shapes, occupancy, times and cost of each kernel",
-    .usage = VIEW_USAGE " [--sort WHAT] [--limit N] TRACE...",
+    .usage = VIEW_USAGE " [--sort WHAT] [--limit N] [--flops-rules FILE] TRACE...",
     .details =
         "Occupancy is theoretical: warps of the most launched shape that a multiprocessor holds at once, by its "
         "limits. "

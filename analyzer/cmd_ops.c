@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { OPT_SORT = VIEW_OPTIONS, OPT_LIMIT, OPT_STEP, OPT_PHASE, OPT_ALL };
+enum { OPT_SORT = VIEW_OPTIONS, OPT_LIMIT, OPT_STEP, OPT_PHASE, OPT_ALL, OPT_FLOPS_RULES };
 static const struct option_spec options[] = {
     VIEW_OPTION_ROWS,
     [OPT_SORT] = {"sort", 's', OPTION_VALUE, "WHAT", "time (default), flops, bytes or calls: the largest first"},
@@ -16,6 +16,7 @@ static const struct option_spec options[] = {
     [OPT_STEP] = {"step", 0, OPTION_VALUE, "N", "ops of step N alone"},
     [OPT_PHASE] = {"phase", 'p', OPTION_VALUE, "P", "forward, backward, optimizer, recompute or evaluation alone"},
     [OPT_ALL] = {"all", 'a', OPTION_FLAG, NULL, "a row for each op, in their order, instead of one for each shape"},
+    [OPT_FLOPS_RULES] = VIEW_FLOPS_RULES_ROW,
     {0},
 };
 
@@ -179,7 +180,7 @@ static int ops(const struct arguments *args) {
 const struct command cmd_ops = {
     .name = "ops",
     .synopsis = "time, FLOPs, bytes and roofline of each kind of call",
-    .usage = VIEW_USAGE " [--sort WHAT] [--limit N] [--step N] [--phase P] [--all] TRACE...",
+    .usage = VIEW_USAGE " [--sort WHAT] [--limit N] [--step N] [--phase P] [--all] [--flops-rules FILE] TRACE...",
     .details = "Calls of one function with one shape are one row. FLOP/byte is the intensity, bytes the least that the "
                "op must "
                "move; the roof\n"

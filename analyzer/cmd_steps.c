@@ -8,11 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPT_WHY = VIEW_OPTIONS, OPT_STEP };
+enum { OPT_WHY = VIEW_OPTIONS, OPT_STEP, OPT_FLOPS_RULES };
 static const struct option_spec options[] = {
     VIEW_OPTION_ROWS,
     [OPT_WHY] = {"why", 'w', OPTION_FLAG, NULL, "split each step's time; show the arithmetic of one step"},
     [OPT_STEP] = {"step", 's', OPTION_VALUE, "N", "with --why, that of step N (default: the step of median time)"},
+    [OPT_FLOPS_RULES] = VIEW_FLOPS_RULES_ROW,
     {0},
 };
 
@@ -245,7 +246,7 @@ static int steps(const struct arguments *args) {
 const struct command cmd_steps = {
     .name = "steps",
     .synopsis = "time, tokens, MFU of each step; with --why, where the time goes",
-    .usage = VIEW_USAGE " [--why] [--step N] TRACE...",
+    .usage = VIEW_USAGE " [--why] [--step N] [--flops-rules FILE] TRACE...",
     .details =
         "--why books each moment of a step once: bound by compute, by memory, by launches, copies, communication, "
         "idle; the parts\n"
