@@ -131,6 +131,8 @@ static void print_row(struct emitter *e, const struct report *r, const struct re
     report_print_sum(e, "gemm_flops", "products", &s->flops.gemm);
     emit_real(e, "flops_per_s", "rate", UNIT_FLOPS_PER_S,
               counted ? 1e9 * (double)s->flops.gemm.least / (double)s->ns : NAN);
+    emit_real(e, "peak_ns", NULL, UNIT_NS,
+              s->flops.gemm.uncounted ? NAN : 1e9 * report_peak_seconds(r, s->flops.by_format)); /* mfu * time_ns */
     emit_real(e, "mfu", "MFU", UNIT_SHARE, s->mfu);
     emit_real(e, "hfu", r->flops.phase[PHASE_RECOMPUTE] ? "HFU" : NULL, UNIT_SHARE, s->hfu);
     print_busy(e, split);

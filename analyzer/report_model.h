@@ -132,6 +132,7 @@ struct report {
     char *profile;             /* what the virtual GPU stood for, as ACCT_VGPU had it; NULL: not recorded */
     int dry;                   /* 1: it executed nothing */
     int64_t busy_ns;           /* sum of all its activities; 0: none */
+    struct report_busy *busy;  /* report_busy.h */
     double counted_time_share; /* of busy_ns, in ops whose FLOPs are known (bounds and estimates too); NaN */
     double exact_time_share;   /* of busy_ns, in ops whose FLOPs are known exactly; NaN */
     int64_t launches_untimed;  /* kernel launches without a device time */
@@ -140,6 +141,8 @@ struct report {
     struct report_spread step_ns, step_gemm, step_other, rate, mfu, hfu, by_convention[REPORT_CONVENTIONS];
     int first_left_out;
     int64_t parameters, matmul_parameters;  /* elements */
+    struct memory_sweep *sweep;        /* memory_sweep.h: of all devices; NULL: not read yet */
+    struct memory_books *memory_books; /* memory_books.h */
     struct report_oom *oom;                 /* report_oom.h; NULL: no call found no memory */
     struct report_conventions *conventions; /* report_convention.h */
     const struct flops_rules *flops_rules;  /* report_flops_rules.h; NULL: none were given */

@@ -1,6 +1,9 @@
 #include "analyzer/report_print.h"
+#include "analyzer/memory_books.h"
 #include "analyzer/report_convention.h"
+#include "analyzer/report_busy.h"
 #include "analyzer/report_oom.h"
+#include "analyzer/report_why.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -294,9 +297,11 @@ int report_print(struct emitter *e, struct report *r, char *err, size_t err_len)
     report_print_run(e, r);
     report_print_conventions(e, r);
     report_print_difference(e, r);
+    if (why_print_median(e, r, err, err_len)) return -1;
+    report_print_busy(e, r);
     report_print_functions(e, r);
     report_print_coverage(e, r);
-    emit_null(e, "reconciliation", NULL);
+    memory_books_print(e, r);
     emit_list(e, "notes", r->n_notes ? "Notes" : NULL, LOOK_LINES);
     for (int i = 0; i < r->n_notes; i++) emit_text(e, "", "", r->notes[i]);
     emit_end(e);

@@ -1,5 +1,5 @@
 /* Times by the device: which clock the report goes by, where the time went, what share of it is counted. */
-#include "analyzer/report_model.h"
+#include "analyzer/report_busy.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,8 +10,7 @@
 static int load_clock(struct report *r, char *err, size_t err_len) {
     sqlite3_stmt *st =
         report_prepare(r,
-                       "SELECT clock, (SELECT count(*) FROM op_time), (SELECT coalesce(sum(end_ns - start_ns), 0) "
-                       "FROM activity), json_extract(e.text, '$.ACCT_VGPU'), "
+                       "SELECT clock, (SELECT count(*) FROM op_time), json_extract(e.text, '$.ACCT_VGPU'), "
                        "json_extract(e.text, '$.ACCT_VGPU_DRY') IN ('on', '1') FROM device d LEFT JOIN "
                        "(SELECT id, CASE WHEN json_valid(environment) THEN environment END AS text FROM process) e "
                        "ON e.id = d.process ORDER BY d.process, d.ordinal LIMIT 1",
@@ -20,11 +19,10 @@ static int load_clock(struct report *r, char *err, size_t err_len) {
     if (!st) return -1;
     if ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         if (sqlite3_column_int64(st, 1)) r->device_clock = report_column_text(st, 0);
-        r->busy_ns = sqlite3_column_int64(st, 2);
         const char *clock = (const char *)sqlite3_column_text(st, 0);
         r->modelled = clock && !strcmp(clock, "model");
-        r->profile = r->modelled ? report_column_text(st, 3) : NULL;
-        r->dry = r->modelled && sqlite3_column_int(st, 4);
+        r->profile = r->modelled ? report_column_text(st, 2) : NULL;
+        r->dry = r->modelled && sqlite3_column_int(st, 3);
         rc = sqlite3_step(st);
     }
     return report_rows_end(r, st, rc, err, err_len);
@@ -107,32 +105,12 @@ static void note_model(struct report *r) {
                     "FLOPs are the program's, as far as it does not decide by values.");
 }
 
-/* What a graph's launch did is seen by its activities only. */
-static int note_graphs(struct report *r, char *err, size_t err_len) {
-    sqlite3_stmt *st = report_prepare(r,
-                                      "SELECT count(*), coalesce(sum(end_ns - start_ns), 0) FROM activity "
-                                      "WHERE graph_node > 0",
-                                      err, err_len);
-    int rc;
-    if (!st) return -1;
-    if ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-        if (sqlite3_column_int64(st, 0))
-            report_note(
-                r,
-                "%lld kernels, copies and memsets were done by launches of CUDA graphs, which are not recorded: a "
-                "captured call counts once, however often it was launched, and %.0f %% of the device's time is of "
-                "no call. Totals, FLOPs, bytes and rates are lower bounds, whatever their grade.",
-                (long long)sqlite3_column_int64(st, 0),
-                r->busy_ns > 0 ? 100.0 * (double)sqlite3_column_int64(st, 1) / (double)r->busy_ns : 0.0);
-        rc = sqlite3_step(st);
-    }
-    return report_rows_end(r, st, rc, err, err_len);
-}
-
 int report_load_times(struct report *r, char *err, size_t err_len) {
-    if (load_clock(r, err, err_len) || report_load_functions(r, err, err_len) || load_share(r, err, err_len)) return -1;
+    if (load_clock(r, err, err_len) || report_load_busy(r, err, err_len) || report_load_functions(r, err, err_len) ||
+        load_share(r, err, err_len))
+        return -1;
     choose_clock(r);
     note_times(r);
     note_model(r);
-    return note_graphs(r, err, err_len);
+    return 0;
 }

@@ -160,6 +160,47 @@ static void machine_parts(struct emitter *e, const struct report *r, const struc
     emit_end(e);
 }
 
+/* ---- time at the peak ---- */
+
+/* `6.00 PFLOP / 1978.9 TFLOP/s (fp8) + …`, or what is missing; FLOPs with recomputation. */
+static void peak_words(const struct report *r, const double *flops, char *out, size_t room) {
+    size_t n = 0;
+    *out = 0;
+    for (int f = 0; f <= PEAK_FORMATS && n < room; f++) {
+        char amount[64], rate[64] = "an unknown peak";
+        if (flops[f] == 0) continue;
+        emit_human(amount, sizeof amount, UNIT_FLOPS, flops[f], 0);
+        if (f < PEAK_FORMATS && r->peak[f] > 0) emit_human(rate, sizeof rate, UNIT_FLOPS_PER_S, r->peak[f], 0);
+        n += (size_t)snprintf(out + n, room - n, "%s%s / %s (%s)", n ? " + " : "", amount, rate,
+                              f < PEAK_FORMATS ? devices_format_name(f) : "other formats");
+    }
+}
+
+/* What the step's products, recomputation included, take at the peaks of their formats: the numerator of HFU. */
+static void print_at_peak(struct emitter *e, const struct report *r, const struct report_step *step) {
+    double flops[PEAK_FORMATS + 1];
+    char words[400], ns[64], whole[600];
+    for (int f = 0; f <= PEAK_FORMATS; f++) flops[f] = step->flops.by_format[f] + step->flops.recompute_by_format[f];
+    double at_peak = 1e9 * report_peak_seconds(r, flops);
+    emit_real(e, "peak_ns", NULL, UNIT_NS, step->flops.gemm.uncounted ? NAN : at_peak);
+    emit_list(e, "at_peak", NULL, LOOK_HIDDEN);
+    for (int f = 0; f <= PEAK_FORMATS; f++) {
+        if (flops[f] == 0) continue;
+        emit_object(e, "", NULL, LOOK_FIELDS);
+        emit_text(e, "format", NULL, f < PEAK_FORMATS ? devices_format_name(f) : NULL);
+        emit_real(e, "flops", NULL, UNIT_FLOPS, flops[f]);
+        emit_real(e, "peak_flops", NULL, UNIT_FLOPS_PER_S, f < PEAK_FORMATS ? r->peak[f] : NAN);
+        emit_end(e);
+    }
+    emit_end(e);
+    if (!for_people(e) || !(at_peak > 0)) return;
+    peak_words(r, flops, words, sizeof words);
+    emit_human(ns, sizeof ns, UNIT_NS, at_peak, 0);
+    snprintf(whole, sizeof whole, "%s = %s: %.3g %% of the time", words, ns,
+             step->ns > 0 ? 100 * at_peak / (double)step->ns : NAN);
+    emit_text(e, NULL, "products at the peak", whole);
+}
+
 /* ---- phases ---- */
 
 static void print_phase(struct emitter *e, const struct report *r, const struct split_step *s, enum report_phase p) {
@@ -233,6 +274,7 @@ void why_print(struct emitter *e, const struct report *r, const struct split_ste
         emit_null(e, "busy_ns", NULL);
         emit_null(e, "sum_ns", NULL);
     }
+    print_at_peak(e, r, &r->steps[s->index]);
     if (for_people(e))
         s->on_device ? people_device(e, r, s) : people_host(e, s);
     else
