@@ -1,6 +1,4 @@
 /* The report's model: program, device, totals, steps; small helpers that its other parts share. */
-#include "analyzer/memory_books.h"
-#include "analyzer/memory_sweep.h"
 #include "analyzer/report_model.h"
 #include "analyzer/report_convention.h"
 #include "analyzer/report_flops_rules.h"
@@ -122,14 +120,13 @@ static char *source_words(const char *source) {
 /* Recorded peaks first (measured, or of a profile file), then the data sheet's; what was given on the command line
  * beats both. */
 static void choose_peaks(struct report *r, const struct report_options *options,
-                         const double measured_peak[PEAK_FORMATS], double measured_bytes_per_s, char *measured) {
+                         const double measured_peak[PEAK_FORMATS], char *measured) {
     struct device_spec spec;
     int i = devices_find(r->device_name), given = 0, any = 0;
     for (int f = 0; f < PEAK_FORMATS; f++) r->peak[f] = NAN;
     for (int f = 0; f < PEAK_FORMATS; f++) any |= measured_peak[f] > 0;
     r->bytes_per_s = r->fp64_vector = NAN;
     if (any && !(of_data_sheet(measured) && i >= 0)) {
-        if (measured_bytes_per_s > 0) r->bytes_per_s = measured_bytes_per_s;
         memcpy(r->peak, measured_peak, sizeof r->peak);
         r->fp64_vector = r->peak[PEAK_FP64];
         r->peak_source = source_words(measured);
@@ -151,13 +148,11 @@ static void choose_peaks(struct report *r, const struct report_options *options,
 }
 
 static int load_device(struct report *r, const struct report_options *options, char *err, size_t err_len) {
-    /* The row as JSON, since a device table of an older acct has no bytes_per_s. */
     sqlite3_stmt *st =
         report_prepare(r,
                        "SELECT name, total_bytes, cc_major, cc_minor, peak_source,"
                        " (SELECT count(DISTINCT ordinal) FROM device), peak_fp32, peak_fp64, peak_tf32, peak_bf16,"
-                       " peak_fp16, peak_fp8, clock, bytes_per_s FROM device, (SELECT NULL AS bytes_per_s)"
-                       " ORDER BY process, ordinal LIMIT 1",
+                       " peak_fp16, peak_fp8, clock FROM device ORDER BY process, ordinal LIMIT 1",
                        err, err_len);
     static const int columns[] = {PEAK_FP32, PEAK_FP64, PEAK_TF32, PEAK_BF16, PEAK_FP16, PEAK_FP8};
     double peak[PEAK_FORMATS];
@@ -180,7 +175,7 @@ static int load_device(struct report *r, const struct report_options *options, c
             peak[PEAK_FP16_ACC16] = peak[PEAK_FP16]; /* this machine, as virtual GPU, sums both in fp32 */
         rc = sqlite3_step(st);
     }
-    choose_peaks(r, options, peak, bytes_per_s, measured);
+    choose_peaks(r, options, peak, measured);
     free(measured);
     return report_rows_end(r, st, rc, err, err_len);
 }
@@ -328,6 +323,7 @@ static void note_limits(struct report *r) {
     report_note_devices(r);
     if (!r->n_steps && r->ops)
         report_note(r, "No training step was found: no update of parameters that matrix products read.");
+    report_note(r, "Reconciliation with the device's used memory: not in this version.");
 }
 
 static void note_peak(struct report *r) {
@@ -369,7 +365,7 @@ int report_load(struct report *r, const struct report_options *options, char *er
         load_steps(r, err, err_len) || load_phases(r, err, err_len) || report_load_times(r, err, err_len) ||
         report_load_memory(r, err, err_len) || report_load_device_peaks(r, err, err_len) ||
         report_load_flops(r, err, err_len) || report_load_parameters(r, err, err_len) || note_beyond(r, err, err_len) ||
-        report_load_oom(r, err, err_len) || memory_books_load(r, err, err_len))
+        report_load_oom(r, err, err_len))
         return -1;
     report_compute_rates(r);
     note_losses(r);
@@ -381,8 +377,6 @@ int report_load(struct report *r, const struct report_options *options, char *er
 
 void report_close(struct report *r) {
     report_free_oom(r);
-    memory_books_free(r);
-    if (r->sweep) memory_sweep_free(r->sweep), free(r->sweep);
     report_free_conventions(r);
     for (int i = 0; i < r->n_argv; i++) free(r->argv[i]);
     for (int i = 0; i < r->n_notes; i++) free(r->notes[i]);
