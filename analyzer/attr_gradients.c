@@ -141,6 +141,28 @@ static int is_candidate(const struct at_trace *t, const struct at_access *a) {
     return !t->value[a->value].grad && !at_is_carried(t, a->range, a->event) && !t->range[a->range].weight;
 }
 
+static int votes_gradient(const struct votes *v, uint64_t key) {
+    const int64_t *yes = at_map_get(&v->yes, key), *no = at_map_get(&v->no, key);
+    return yes && 2 * *yes >= (no ? *no : 0);
+}
+
+/* An op makes from the value something of its size that is no gradient, or a gradient of another size: it is the
+ * gradient of an activation, on its way back. (Functions that cast or add work on both kinds.) */
+static int goes_on(const struct at_trace *t, const struct votes *v, int32_t value) {
+    AT_EACH_TOUCH(t, &t->value[value], a) {
+        if (a->mode != AT_R || !at_is_work(&t->event[a->event]) || t->in_cluster[a->event]) continue;
+        if (t->event[a->event].buffers > 12) continue; /* lists of tensors */
+        AT_EACH_ACCESS(t, a->event, b) {
+            const struct at_value *made = &t->value[b->value];
+            if (!at_writes(b->mode) || b->value == value) continue;
+            int gradient = made->grad || votes_gradient(v, signature(t, b));
+            int same = at_same_count(at_access_bytes(t, a), at_access_bytes(t, b));
+            if (same ? !gradient && b->mode == AT_W && !made->derived && is_candidate(t, b) : gradient) return 1;
+        }
+    }
+    return 0;
+}
+
 static void mark_grad_like(struct at_trace *t) {
     struct votes v = {0};
     for (int pass = 0; pass < 2; pass++) {
@@ -154,8 +176,7 @@ static void mark_grad_like(struct at_trace *t) {
                 if (!pass) {
                     ++*at_map_put(w->grad ? &v.yes : &v.no, t->pool, key, NULL);
                 } else if (!w->grad && !w->gemm_operand && !w->derived) {
-                    const int64_t *yes = at_map_get(&v.yes, key);
-                    if (yes && 2 * *yes >= *at_map_get(&v.no, key)) w->grad_like = 1;
+                    if (votes_gradient(&v, key) && !goes_on(t, &v, a->value)) w->grad_like = 1;
                 }
             }
         }
