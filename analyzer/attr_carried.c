@@ -97,6 +97,11 @@ static struct history history_of(const struct at_trace *t, const struct at_range
     return h;
 }
 
+/* The event lies in the run of the last change in place: an update, if there is any. */
+static int changed_last(const struct at_trace *t, int32_t event) {
+    return t->run[event] == t->run[t->training_end - 1];
+}
+
 static int is_carried(const struct at_trace *t, const struct at_range *r, const struct history *h) {
     if (!h->modified || h->copied_over >= h->modified) return 0;
     if (r->gemm_reads && !h->kept) return 0; /* batches that are scaled in place */
@@ -104,8 +109,10 @@ static int is_carried(const struct at_trace *t, const struct at_range *r, const 
     int32_t last_touch = t->access[t->touch[r->touch0 + r->touches - 1]].event;
     int32_t begin = h->first_modified > t->first_gemm ? h->first_modified : t->first_gemm;
     double training = t->training_end - t->first_gemm;
-    /* (A run that found no memory after its only update has had no time to come back to it.) */
-    if (!t->died && t->gemm[t->gemms - 1] > last_touch && last_touch - begin < 0.25 * training)
+    /* (A run that found no memory after its only update has had no time to come back to it; nor has the last update.)
+     */
+    if (!t->died && t->gemm[t->gemms - 1] > last_touch && last_touch - begin < 0.25 * training &&
+        !(changed_last(t, last_touch) && t->block[r->block].dead > t->gemm[t->gemms - 1]))
         return 0;               /* modified in a short time only, then left alone: nothing that lives on */
     if (h->gemm_last) return 0; /* not what an optimizer keeps */
     if (h->overwritten && !(h->modified_since > 1 && t->training_end - h->last_overwritten >= 0.6 * training)) return 0;

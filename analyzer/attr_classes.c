@@ -205,19 +205,28 @@ static void say_per_value(struct classes *c, const struct at_range *r, const str
     if (rule->rule >= 0) say_rule(c, rule->rule, end);
 }
 
-/* The values that decide for their range: those after the last update have not been read to their end (a program that
- * was killed in mid-step) and count only where there are no others. */
-static int32_t deciding_values(const struct at_trace *t, const struct at_range *r) {
-    int32_t n = r->values, end = t->step_ends ? t->step_end_last[t->step_ends - 1] : AT_END;
-    while (n > 1 && t->access[t->touch[t->value[r->value0 + n - 1].touch0]].event > end) n--;
-    return n;
+static int is_read(const struct at_trace *t, const struct at_value *v) {
+    AT_EACH_TOUCH(t, v, a) if (at_reads(a->mode)) return 1;
+    return 0;
 }
 
-/* Made in evaluation and read by nobody (the gradient of a loss whose value alone was wanted): says little. */
-static int is_idle(const struct at_trace *t, const struct at_value *v) {
-    if (v->birth < 0 || t->event[v->birth].phase != AT_EVALUATION) return 0;
-    AT_EACH_TOUCH(t, v, a) if (at_reads(a->mode)) return 0;
-    return 1;
+/* The values that decide for their range: those after the last update have not been read to their end (a program that
+ * was killed in mid-step) and count only where no other was ever read. */
+static int32_t deciding_values(const struct at_trace *t, const struct at_range *r) {
+    int32_t n = r->values, end = t->step_ends ? t->step_end_last[t->step_ends - 1] : AT_END, read = 0;
+    while (n > 1 && t->access[t->touch[t->value[r->value0 + n - 1].touch0]].event > end) n--;
+    for (int32_t v = r->value0; v < r->value0 + n && !read; v++) read = is_read(t, &t->value[v]);
+    return read ? n : r->values;
+}
+
+static int made_in(const struct at_trace *t, const struct at_value *v, unsigned phases) {
+    return v->birth >= 0 && at_is_work(&t->event[v->birth]) && BIT(t->event[v->birth].phase) & phases;
+}
+
+/* Made in evaluation: says little where training makes something there too, or if nobody reads it (the gradient of a
+ * loss whose value alone was wanted). */
+static int is_idle(const struct at_trace *t, const struct at_value *v, int trained) {
+    return made_in(t, v, BIT(AT_EVALUATION)) && (trained || !is_read(t, v));
 }
 
 /* One class for the range: the first of a fixed order that any of its values has. */
@@ -225,10 +234,12 @@ static void say_once(struct classes *c, const struct at_range *r) {
     static const int8_t order[AT_CLASSES] = {[AT_INPUT] = 1,     [AT_ACTIVATION] = 2,  [AT_ACTIVATION_GRAD] = 3,
                                              [AT_TEMPORARY] = 4, [AT_OTHER_CLASS] = 5, [AT_UNKNOWN] = 6};
     int32_t first = r->value0, end = r->value0 + deciding_values(c->t, r);
-    while (first < end - 1 && is_idle(c->t, &c->t->value[first])) first++;
+    int trained = 0;
+    for (int32_t v = first; v < end && !trained; v++) trained = made_in(c->t, &c->t->value[v], MODEL);
+    while (first < end - 1 && is_idle(c->t, &c->t->value[first], trained)) first++;
     struct at_verdict best = at_value_class(c->t, first);
     for (int32_t v = first + 1; v < end; v++) {
-        if (is_idle(c->t, &c->t->value[v])) continue;
+        if (is_idle(c->t, &c->t->value[v], trained)) continue;
         struct at_verdict x = at_value_class(c->t, v);
         if (order[x.cls] < order[best.cls]) best = x;
     }

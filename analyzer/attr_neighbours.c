@@ -28,6 +28,35 @@ static void fill_untouched(struct at_trace *t, const struct at_block *b) {
         }
 }
 
+/* The same pointer reaches from the range into the one at `beside`. */
+static int reaches(const struct at_trace *t, const struct at_access *a, int32_t beside) {
+    const struct at_event *e = &t->event[a->event];
+    const struct at_access *first = t->access + e->access0, *last = first + e->accesses - 1;
+    return (a > first && a[-1].range == beside && a[-1].buffer == a->buffer) ||
+           (a < last && a[1].range == beside && a[1].buffer == a->buffer);
+}
+
+/* Cleared, and read only together with what the host filled before it: the part of a list of tokens that is not used
+ * yet. */
+static int is_end_of_input(const struct at_trace *t, int32_t range) {
+    int n = 0;
+    AT_EACH_TOUCH(t, &t->range[range], a) {
+        if (!at_is_work(&t->event[a->event])) continue;
+        if (a->mode != AT_R || !reaches(t, a, range - 1)) return 0;
+        n++;
+    }
+    return n > 0;
+}
+
+static void lengthen_inputs(struct at_trace *t, const struct at_block *b) {
+    for (int32_t r = b->range0 + 1; r < b->range0 + b->ranges; r++) {
+        struct at_verdict *v = verdict_of(t, r);
+        if (v->rule != AT_RULE_CLEARED || verdict_of(t, r - 1)->cls != AT_INPUT || !is_end_of_input(t, r)) continue;
+        v->cls = AT_INPUT;
+        v->rule = AT_RULE_INPUT_END;
+    }
+}
+
 /* A result of products that nobody reads further. */
 static int is_unread_result(const struct at_trace *t, const struct at_range *r) {
     int result = 0;
@@ -78,6 +107,7 @@ void at_neighbours(struct at_trace *t) {
         const struct at_block *b = &t->block[i];
         if (b->ranges < 2 || b->pool || b->home != AT_DEVICE) continue;
         if (!t->blind) {
+            lengthen_inputs(t, b);
             fill_untouched(t, b);
             continue;
         }

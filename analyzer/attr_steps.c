@@ -81,11 +81,20 @@ static int has_evaluated(const struct at_trace *t, int32_t before) {
     return 0;
 }
 
-/* A forward pass after the last update: cut off in mid-step if it reads no weight more often than a pass does and the
- * program evaluates nowhere else; else evaluation. */
+/* The program came to its end: it released a weight after its last product. */
+static int has_ended(const struct at_trace *t) {
+    for (int32_t r = 0; r < t->ranges; r++)
+        if (t->range[r].any_weight && t->block[t->range[r].block].dead < AT_END &&
+            t->block[t->range[r].block].dead > t->gemm[t->gemms - 1])
+            return 1;
+    return 0;
+}
+
+/* A forward pass after the last update: cut off in mid-step if it reads no weight more often than a pass does, and the
+ * program evaluates nowhere else and did not come to its end; else evaluation. */
 static void trailing_forward(struct at_trace *t, const struct at_interval *iv) {
     struct at_map seen = {0}, usual = reads_of_a_pass(t);
-    if (has_evaluated(t, iv->from)) return;
+    if (has_evaluated(t, iv->from) || has_ended(t)) return;
     for (int32_t e = iv->from; e < t->events; e++) {
         int32_t w = t->weight_read[e];
         if (w < 0) continue;

@@ -275,6 +275,49 @@ static void single_update(struct at_trace *t) {
     pool_give(t->pool, fate);
 }
 
+/* Update runs before the run. */
+static int32_t updates_before(const struct at_trace *t, int32_t run) {
+    int32_t lo = 0, hi = t->update_runs;
+    while (lo < hi) {
+        int32_t mid = lo + (hi - lo) / 2;
+        if (t->update_run[mid] < run)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* All that is known of the range lies between two updates. */
+static int lives_through_none(const struct at_trace *t, const struct at_range *r) {
+    int32_t first = -1, last = -1;
+    AT_EACH_TOUCH(t, r, a) {
+        if (a->event < r->carried_from) continue;
+        if (first < 0) first = t->run[a->event];
+        last = t->run[a->event];
+    }
+    return first >= 0 && updates_before(t, first) == updates_before(t, last);
+}
+
+/* U1b: what is carried lives through an update. A gradient that is added up in memory of its own, and released after
+ * the update, does not. */
+static void drop_short_lived(struct at_trace *t) {
+    struct at_map left = {0};
+    int dropped = 0;
+    if (t->update_runs < 2) return;
+    for (int32_t i = 0; i < t->ranges; i++) {
+        struct at_range *r = &t->range[i];
+        if (!r->carried || r->weight || r->copied || r->gemm_reads || !lives_through_none(t, r)) continue;
+        r->carried = 0;
+        dropped = 1;
+    }
+    if (!dropped) return;
+    for (size_t i = 0; i < t->modified.capacity; i++)
+        if (t->modified.used[i] && t->range[(uint32_t)t->modified.key[i]].carried)
+            at_map_put(&left, t->pool, t->modified.key[i], NULL);
+    t->modified = left;
+}
+
 void at_updates(struct at_trace *t) {
     if (!t->gemms) return;
     find_direct_updates(t);
@@ -284,10 +327,11 @@ void at_updates(struct at_trace *t) {
         if (t->updated.used[i]) t->range[(uint32_t)t->updated.key[i]].weight = 1;
     for (int32_t i = 0; i < t->ranges; i++) t->range[i].any_weight = t->range[i].weight;
     list_update_runs(t);
+    drop_short_lived(t);
+    if (t->update_runs == 1 && !t->blind) single_update(t); /* first: what is carried decides which runs U5 adds */
     if (!t->blind && t->update_runs) {
         find_state_updates(t);
         list_update_runs(t);
     }
-    if (t->update_runs == 1 && !t->blind) single_update(t);
     at_clusters(t);
 }

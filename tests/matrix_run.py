@@ -143,6 +143,12 @@ class Books:
         self.mean_confidence = q("select sum(c.confidence * c.bytes) / sum(c.bytes) from alloc_class c join alloc a on a.id = c.alloc "
                                  "where a.memory in ('device', 'async') and c.class <> 'workspace'")[0][0]
         self.guessed = q("select count(*) from op_buffer b join op on op.id = b.op where op.kind = 'launch' and b.mode = '?'")[0][0]
+        self.touched = []                               # [begin, end] of all that some op reads or writes, merged
+        for a, n in q('select distinct address, bytes from op_buffer order by address'):
+            if self.touched and a <= self.touched[-1][1]:
+                self.touched[-1][1] = max(self.touched[-1][1], a + (n or 1))
+            else:
+                self.touched.append([a, a + (n or 1)])
         self.rows = []                                  # (address, end, first call, call behind the last, class, rule)
         for address, born, dead, offset, size, a, z, cls, rule in q(
                 "select a.address, a.id, a.free_op, c.offset, c.bytes, c.from_ns, c.until_ns, c.class, c.rule from alloc_class c "
@@ -155,6 +161,10 @@ class Books:
     def call(self, ns):
         """The first call at or after a time."""
         return bisect.bisect_left(self.ns, ns) + 1
+
+    def is_touched(self, at, end):
+        i = bisect.bisect_left(self.touched, [end])
+        return i > 0 and self.touched[i - 1][1] > at
 
     def at(self, call):
         return [(lo, hi, cls, rule) for lo, hi, a, z, cls, rule in self.rows if a <= call < z]
@@ -175,14 +185,17 @@ def compare(books, truth, call):
         at, end = b['address'], b['address'] + b['bytes']
         if at < (edges[0] if edges else 0) or at >= (rows[-1][1] if rows else 0):
             continue                                    # page-locked memory of the host
+        idle = not books.is_touched(at, end)            # allocated and never used: unknown is as good an answer as the account's
         for lo, hi, cls, rule in rows[max(0, bisect.bisect_right(edges, at) - 1):]:
             if lo >= end:
                 break
             n = min(hi, end) - max(lo, at)
             if n <= 0:
                 continue
-            out[b['class'], cls] += n
             outside[cls] -= n
+            if idle and cls == 'unknown':
+                continue
+            out[b['class'], cls] += n
             if b['class'] != cls:
                 wrong[b['name'].rstrip('0123456789'), b['class'], cls, rule] += n
     for cls, n in outside.items():
