@@ -81,9 +81,12 @@ static void extend(struct at_trace *t) {
 /* ---- M: directions
  * ------------------------------------------------------------------------------------------------------ */
 struct inference {
-    struct at_map argument; /* (function, argument): FRESH, CLEARED */
-    struct at_map pointers; /* function: number of its pointers; -1 it varies */
-    struct at_map writes;   /* functions with an output by M1 */
+    struct at_map argument;  /* (function, argument): FRESH, CLEARED */
+    struct at_map pointers;  /* function: number of its pointers; -1 it varies */
+    struct at_map writes;    /* functions with an output by M1 */
+    struct at_map listed;    /* M5, (function, list): accesses */
+    struct at_map elsewhere; /* of those, another tensor lay there before */
+    struct at_map in_vain;   /* of those, writes would be in vain */
 };
 
 static void count_pointers(struct at_trace *t, struct inference *f, const struct at_event *e) {
@@ -93,6 +96,49 @@ static void count_pointers(struct at_trace *t, struct inference *f, const struct
         *n = e->buffers;
     else if (*n != e->buffers)
         *n = -1;
+}
+
+/* Another tensor lay here when the memory was last accessed: not half of the larger one is the same. */
+static int is_other_tensor(const struct at_buffer *x, const struct at_buffer *y) {
+    if (x->bytes < 0 || y->bytes < 0) return 0;
+    int64_t from = x->offset > y->offset ? x->offset : y->offset;
+    int64_t x_end = x->offset + x->bytes, y_end = y->offset + y->bytes, to = x_end < y_end ? x_end : y_end;
+    return 2 * (to - from) < (x->bytes > y->bytes ? x->bytes : y->bytes);
+}
+
+/* M5, of lists only: nothing is written in vain, so a list whose memory is overwritten next is read; and a tensor that
+ * lies where another one was is written before it is read. */
+static void observe_lists(struct at_trace *t, struct inference *f) {
+    int32_t *other = POOL_NEW(t->pool, int32_t, t->ranges); /* the range's access before or after, + 1 */
+    for (int32_t i = 0; i < t->accesses; i++) {
+        const struct at_access *a = &t->access[i];
+        const struct at_event *ev = &t->event[a->event];
+        int32_t last = other[a->range] - 1;
+        other[a->range] = i + 1;
+        if (!ev->lists || a->mode != AT_MAYBE) continue;
+        ++*at_map_put(&f->listed, t->pool, argument(ev, at_slot_of(t, a)), NULL);
+        if (last < 0 || !is_other_tensor(&t->buffer[a->buffer], &t->buffer[t->access[last].buffer])) continue;
+        ++*at_map_put(&f->elsewhere, t->pool, argument(ev, at_slot_of(t, a)), NULL);
+    }
+    for (int32_t i = 0; i < t->accesses; i++) {
+        const struct at_access *a = &t->access[i];
+        const struct at_event *ev = &t->event[a->event];
+        if (!ev->lists || a->mode != AT_MAYBE) continue;
+        const int64_t *elsewhere = at_map_get(&f->elsewhere, argument(ev, at_slot_of(t, a)));
+        if (!elsewhere || 4 * *elsewhere < *at_map_get(&f->listed, argument(ev, at_slot_of(t, a)))) continue;
+        *at_map_put(&f->argument, t->pool, argument(ev, at_slot_of(t, a)), NULL) |= FRESH;
+        at_map_put(&f->writes, t->pool, (uint32_t)ev->name, NULL);
+    }
+    for (int32_t r = 0; r < t->ranges; r++) other[r] = 0;
+    for (int32_t i = t->accesses - 1; i >= 0; i--) {
+        const struct at_access *a = &t->access[i];
+        const struct at_event *ev = &t->event[a->event];
+        int32_t next = other[a->range] - 1;
+        other[a->range] = i + 1;
+        if (!ev->lists || a->mode != AT_MAYBE || next < 0) continue;
+        *at_map_put(&f->in_vain, t->pool, argument(ev, at_slot_of(t, a)), NULL) += t->access[next].mode == AT_W;
+    }
+    pool_give(t->pool, other);
 }
 
 /* M1, M2: arguments that name memory which nobody has written yet, or which was just cleared. */
@@ -122,10 +168,18 @@ static int infer(const struct inference *f, const struct at_event *e, int slot) 
     return at_map_has(&f->writes, (uint32_t)e->name) ? AT_R : AT_MAYBE;
 }
 
+/* A list is read if writes to it would mostly be in vain. */
+static int infer_list(const struct inference *f, const struct at_event *e, int slot) {
+    int mode = infer(f, e, slot);
+    const int64_t *all = at_map_get(&f->listed, argument(e, slot)), *vain = at_map_get(&f->in_vain, argument(e, slot));
+    return mode == AT_MAYBE && all && 2 * *vain > *all ? AT_R : mode;
+}
+
 void at_directions(struct at_trace *t) {
     extend(t);
     struct inference f = {0};
     observe(t, &f);
+    observe_lists(t, &f);
     int64_t kernels = 0, blind = 0;
     for (int32_t e = 0; e < t->events; e++) {
         const struct at_event *ev = &t->event[e];
@@ -134,7 +188,10 @@ void at_directions(struct at_trace *t) {
         AT_EACH_ACCESS(t, e, a) unknown |= a->mode == AT_MAYBE;
         kernels++;
         blind += unknown;
-        if (!unknown || *at_map_get(&f.pointers, (uint32_t)ev->name) < 0 || ev->buffers > 12) continue;
+        for (int32_t i = ev->access0; ev->lists && i < ev->access0 + ev->accesses; i++)
+            if (t->access[i].mode == AT_MAYBE)
+                t->access[i].mode = (int8_t)infer_list(&f, ev, at_slot_of(t, &t->access[i]));
+        if (!unknown || ev->lists || *at_map_get(&f.pointers, (uint32_t)ev->name) < 0 || ev->buffers > 12) continue;
         for (int32_t i = ev->access0; i < ev->access0 + ev->accesses; i++)
             if (t->access[i].mode == AT_MAYBE) t->access[i].mode = (int8_t)infer(&f, ev, at_slot_of(t, &t->access[i]));
     }

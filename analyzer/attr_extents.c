@@ -4,6 +4,9 @@
  * same address that is nearest in time did. */
 #include "analyzer/attr_model.h"
 
+#include <math.h>
+#include <stdlib.h>
+
 #define LIST_LEAST 4 /* pointers of a launch that may be lists */
 #define LISTS_MOST 8
 #define ARGUMENTS_MOST 12 /* of a function that takes single tensors */
@@ -14,8 +17,10 @@ struct extent {
     int32_t event; /* that told it, last */
 };
 
+/* How often pointers k of two lists were both known, and reached as far. */
 struct agreement {
-    int64_t columns, agree; /* with two known extents; of which two are the same */
+    int32_t known[LISTS_MOST][LISTS_MOST], same[LISTS_MOST][LISTS_MOST];
+    int32_t columns; /* k, over all launches */
 };
 
 struct lists {
@@ -41,10 +46,6 @@ static int is_unknown_launch(const struct at_trace *t, const struct at_event *e)
     for (int32_t i = e->buffer0; i < e->buffer0 + e->buffers; i++)
         if (t->buffer[i].bytes >= 0 || t->buffer[i].mode != AT_MAYBE) return 0;
     return 1;
-}
-
-static int takes_lists(const struct lists *l, const struct at_event *e) {
-    return is_unknown_launch(l->t, e) && at_map_has(&l->varies, (uint32_t)e->name);
 }
 
 static const struct extent *extent_of(const struct lists *l, const struct at_buffer *u) {
@@ -93,18 +94,18 @@ static struct agreement *agreement_of(struct lists *l, int32_t name, int32_t lis
     return &l->count[*at - 1];
 }
 
-/* Some two of the k-th pointers reach as far. 1, 0, or -1: fewer than two are known. */
-static int column_agrees(const struct lists *l, const struct at_buffer *u, int32_t n, int32_t lists) {
+static void note_column(const struct lists *l, const struct at_buffer *u, int32_t n, int32_t lists,
+                        struct agreement *g) {
     int64_t bytes[LISTS_MOST];
-    int known = 0;
+    g->columns++;
     for (int32_t i = 0; i < lists; i++) {
         const struct extent *x = extent_of(l, &u[i * n]);
-        if (!x) continue;
-        for (int j = 0; j < known; j++)
-            if (at_same_count(x->bytes, bytes[j])) return 1;
-        bytes[known++] = x->bytes;
+        bytes[i] = x ? x->bytes : 0;
+        for (int32_t j = 0; j < i && bytes[i]; j++) {
+            g->known[i][j] += bytes[j] > 0;
+            g->same[i][j] += bytes[j] > 0 && at_same_count(bytes[i], bytes[j]);
+        }
     }
-    return known < 2 ? -1 : 0;
 }
 
 static void note_launch(struct lists *l, const struct at_event *e) {
@@ -117,26 +118,53 @@ static void note_launch(struct lists *l, const struct at_event *e) {
         if (*stride % lists) continue;
         struct agreement *g = agreement_of(l, e->name, lists);
         int32_t n = e->buffers / lists;
-        for (int32_t k = 0; k < n; k++) {
-            int agrees = column_agrees(l, u + k, n, lists);
-            g->columns += agrees >= 0;
-            g->agree += agrees > 0;
-        }
+        for (int32_t k = 0; k < n; k++) note_column(l, u + k, n, lists, g);
     }
 }
 
-/* The most lists of which nearly all columns agree; 1: none. */
+/* More than half of the lists go with one of them, nearly always. (The rest may be scratch, which lies where other
+ * tensors were. Where the halves of lists are taken for lists, no more than half go together.) */
+static int go_together(const struct agreement *g, int32_t lists) {
+    for (int32_t i = 0; i < lists; i++) {
+        int with = 1;
+        for (int32_t j = 0; j < lists; j++) {
+            int32_t known = i > j ? g->known[i][j] : g->known[j][i], same = i > j ? g->same[i][j] : g->same[j][i];
+            with += i != j && known && same >= 0.9 * known;
+        }
+        if (2 * with > lists) return 1;
+    }
+    return 0;
+}
+
+/* The most lists that go together; 1: none. */
 static int32_t lists_of(const struct lists *l, const struct at_event *e) {
     int64_t stride = *at_map_get(&l->stride, (uint32_t)e->name);
     int32_t best = 1;
     if (e->buffers < LIST_LEAST) return 1;
     for (int32_t lists = 2; lists <= LISTS_MOST && lists <= stride; lists++) {
         const int64_t *at = at_map_get(&l->agreement, at_pair(e->name, lists));
-        if (stride % lists || !at) continue;
-        const struct agreement *g = &l->count[*at - 1];
-        if (g->columns && (double)g->agree >= 0.9 * (double)g->columns) best = lists;
+        if (!(stride % lists) && at && go_together(&l->count[*at - 1], lists)) best = lists;
     }
     return best;
+}
+
+/* All columns of all lists are known, and all go together. */
+static int all_go_together(const struct lists *l, const struct at_event *e, int32_t lists) {
+    const int64_t *at = at_map_get(&l->agreement, at_pair(e->name, lists));
+    for (int32_t i = 1; i < lists && at; i++) {
+        const struct agreement *g = &l->count[*at - 1];
+        for (int32_t j = 0; j < i; j++)
+            if (g->same[i][j] < 0.9 * g->columns) return 0;
+    }
+    return at != NULL;
+}
+
+/* A launch over few tensors, always as many, is one of lists if at least three columns agree. */
+static int takes_lists(const struct lists *l, const struct at_event *e) {
+    if (!is_unknown_launch(l->t, e)) return 0;
+    if (at_map_has(&l->varies, (uint32_t)e->name)) return 1;
+    int32_t lists = lists_of(l, e);
+    return lists > 1 && e->buffers >= 3 * lists && all_go_together(l, e, lists);
 }
 
 /* ---- extents
@@ -145,17 +173,77 @@ static void settle_buffer(const struct at_trace *t, struct at_buffer *u, int64_t
     if (bytes > 0 && bytes <= t->block[u->block].bytes - u->offset) u->bytes = bytes;
 }
 
-/* Of the k-th pointers, the one that was accessed last tells. */
-static void settle_column(const struct lists *l, struct at_buffer *u, int32_t n, int32_t lists) {
-    const struct extent *last = NULL;
-    for (int32_t i = 0; i < lists; i++) {
-        const struct extent *x = extent_of(l, &u[i * n]);
-        if (x && (!last || x->event > last->event)) last = x;
+/* A launch's lists, of n pointers each. */
+struct launch {
+    struct at_buffer *u;
+    int32_t n, lists;
+};
+
+static double distance(const struct extent *x, int32_t event) {
+    return x ? abs(x->event - event) : 1e9;
+}
+
+/* The list whose pointers are accessed nearest in time: what is known of them is of the same tensors. */
+static int32_t best_list(const struct lists *l, const struct launch *c) {
+    int32_t best = 0;
+    double least = 0;
+    for (int32_t i = 0; i < c->lists; i++) {
+        double d = 0;
+        for (int32_t k = 0; k < c->n; k++) d += distance(extent_of(l, &c->u[i * c->n + k]), c->u->event);
+        if (i && d >= least) continue;
+        least = d;
+        best = i;
     }
-    for (int32_t i = 0; i < lists && last; i++) {
-        const struct extent *own = extent_of(l, &u[i * n]);
-        settle_buffer(l->t, &u[i * n], own && at_same_count(own->bytes, last->bytes) ? own->bytes : last->bytes);
+    return best;
+}
+
+/* Width of an element of list i in those of the list `best`: the ratio that most pairs have. */
+static double width_of(const struct lists *l, const struct launch *c, int32_t i, int32_t best) {
+    static const double ratio[] = {1, 0.5, 2, 0.25, 4};
+    int32_t votes[5] = {0}, top = 0;
+    for (int32_t k = 0; k < c->n; k++) {
+        const struct extent *x = extent_of(l, &c->u[i * c->n + k]), *y = extent_of(l, &c->u[best * c->n + k]);
+        for (int r = 0; r < 5 && x && y; r++)
+            votes[r] += fabs((double)x->bytes / (double)y->bytes / ratio[r] - 1) < 0.1;
     }
+    for (int r = 1; r < 5; r++)
+        if (votes[r] > votes[top]) top = r;
+    return ratio[top];
+}
+
+/* Bytes of column k in the list `best`; another list tells where nothing is known of that one. 0: unknown. */
+static double bytes_of(const struct lists *l, const struct launch *c, int32_t k, int32_t best, const double *width) {
+    const struct extent *x = extent_of(l, &c->u[best * c->n + k]), *near = NULL;
+    double bytes = 0;
+    if (x) return (double)x->bytes;
+    for (int32_t i = 0; i < c->lists; i++) {
+        x = extent_of(l, &c->u[i * c->n + k]);
+        if (!x || distance(x, c->u->event) >= distance(near, c->u->event)) continue;
+        near = x;
+        bytes = (double)x->bytes / width[i];
+    }
+    return bytes;
+}
+
+static void settle_launch(const struct lists *l, const struct launch *c) {
+    double width[LISTS_MOST];
+    int32_t best = best_list(l, c);
+    for (int32_t i = 0; i < c->lists; i++) width[i] = width_of(l, c, i, best);
+    for (int32_t k = 0; k < c->n; k++) {
+        double bytes = bytes_of(l, c, k, best, width);
+        for (int32_t i = 0; i < c->lists && bytes > 0; i++) {
+            const struct extent *own = extent_of(l, &c->u[i * c->n + k]);
+            double want = bytes * width[i];
+            int fits = own && fabs((double)own->bytes / want - 1) < 0.1; /* padding */
+            settle_buffer(l->t, &c->u[i * c->n + k], fits ? own->bytes : (int64_t)want);
+        }
+    }
+}
+
+/* The slot of a pointer becomes the number of its list: what one of a list is for, all are. */
+static void name_lists(const struct at_trace *t, struct at_event *e, int32_t lists) {
+    e->lists = (int8_t)lists;
+    for (int32_t i = 0; i < e->buffers; i++) t->buffer[e->buffer0 + i].slot = (int16_t)(i / (e->buffers / lists));
 }
 
 static void settle_lists(struct lists *l) {
@@ -163,8 +251,24 @@ static void settle_lists(struct lists *l) {
     for (int32_t e = 0; e < t->events; e++) {
         const struct at_event *ev = &t->event[e];
         int32_t lists = takes_lists(l, ev) ? lists_of(l, ev) : 1;
-        for (int32_t k = 0, n = ev->buffers / lists; lists > 1 && k < n; k++)
-            settle_column(l, t->buffer + ev->buffer0 + k, n, lists);
+        if (lists > 1) settle_launch(l, &(struct launch){t->buffer + ev->buffer0, ev->buffers / lists, lists});
+        if (takes_lists(l, ev)) name_lists(t, &t->event[e], lists);
+        learn_event(l, ev);
+    }
+}
+
+/* What the first sweep could not pair (a list of scratch that lies where other tensors were) may agree with what comes
+ * after it. */
+static void settle_lists_backward(struct lists *l, int settle) {
+    const struct at_trace *t = l->t;
+    forget(l);
+    for (int32_t e = t->events - 1; e >= 0; e--) {
+        struct at_event *ev = &t->event[e];
+        int unknown = is_unknown_launch(t, ev);
+        if (unknown && !settle) note_launch(l, ev);
+        int32_t lists = unknown && settle && takes_lists(l, ev) ? lists_of(l, ev) : 1;
+        if (lists > 1) settle_launch(l, &(struct launch){t->buffer + ev->buffer0, ev->buffers / lists, lists});
+        if (lists > 1) name_lists(t, ev, lists);
         learn_event(l, ev);
     }
 }
@@ -203,9 +307,12 @@ void at_extents(struct at_trace *t) {
         if (is_unknown_launch(t, ev)) note_launch(&l, ev);
         learn_event(&l, ev);
     }
-    if (!l.varies.count) return;
+    if (!l.agreement.count) return;
     forget(&l);
     settle_lists(&l);
+    l.agreement = (struct at_map){0};
+    settle_lists_backward(&l, 0);
+    settle_lists_backward(&l, 1);
     forget(&l);
     note_before(&l);
     forget(&l);

@@ -88,6 +88,7 @@ struct at_event {
     int32_t block;                          /* allocations and releases: which */
     int8_t kind, phase;
     int8_t beyond;         /* writes, perhaps, where nobody knows: through a pointer that lies in memory */
+    int8_t lists;          /* E2: its pointers are so many lists of tensors; 0: no lists */
     int8_t axis_a, axis_b; /* contracted axis of the stored operands */
     int8_t bits_a, bits_b; /* of an element of a factor; 0: not known */
     int8_t phase_by;       /* enum at_found_by */
