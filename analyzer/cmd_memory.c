@@ -1,10 +1,8 @@
 /* acct memory [--timeline[=N]] [--blocks] [--estimate] TRACE…: memory by class over time. */
-#include "analyzer/growth.h"
-#include "analyzer/memory_estimate.h"
+#include "analyzer/memory_books.h"
 #include "analyzer/memory_host.h"
 #include "analyzer/memory_pools.h"
 #include "analyzer/memory_print.h"
-#include "analyzer/memory_reconcile.h"
 #include "analyzer/memory_timeline.h"
 #include "analyzer/view.h"
 
@@ -246,21 +244,6 @@ static int print_pools(struct emitter *e, struct report *r, char *err, size_t er
     return rc;
 }
 
-static int print_books(struct emitter *e, struct report *r, char *err, size_t err_len) {
-    struct memory_reconciliation m;
-    if (memory_reconcile(r, &m, err, err_len)) return -1;
-    memory_print_reconciliation(e, &m);
-    if (!m.known) report_note(r, "No reconciliation with the device's used memory: %s.", m.why_not);
-    return 0;
-}
-
-static int print_estimate(struct emitter *e, struct report *r, char *err, size_t err_len) {
-    struct memory_estimate m;
-    int rc = memory_estimate_load(r, &m, err, err_len);
-    if (!rc) memory_estimate_print(e, r, &m, 0);
-    return rc;
-}
-
 static int print_all(struct emitter *e, struct report *r, const struct memory_sweep *s, const struct arguments *args,
                      char *err, size_t err_len) {
     struct step_ends ends = {0};
@@ -275,10 +258,10 @@ static int print_all(struct emitter *e, struct report *r, const struct memory_sw
     print_peak(e, r, s);
     print_steps(e, r, &ends);
     free(ends.end);
-    if (print_devices(e, r, err, err_len) || print_growth(e, r, err, err_len) || print_books(e, r, err, err_len) ||
-        print_pools(e, r, err, err_len) || print_host(e, r, err, err_len))
-        return -1;
-    if (args->given[OPT_ESTIMATE] && print_estimate(e, r, err, err_len)) return -1;
+    if (print_devices(e, r, err, err_len) || print_growth(e, r, err, err_len)) return -1;
+    memory_print_reconciliation(e, &r->memory_books->reconciliation);
+    if (print_pools(e, r, err, err_len) || print_host(e, r, err, err_len)) return -1;
+    if (args->given[OPT_ESTIMATE]) memory_estimate_print(e, r, &r->memory_books->estimate, 0);
     if (args->given[OPT_TIMELINE]) memory_timeline_print(e, r, s, samples);
     if (args->given[OPT_BLOCKS] && print_blocks(e, r, err, err_len)) return -1;
     view_notes(e, r);
@@ -289,17 +272,14 @@ static int print_all(struct emitter *e, struct report *r, const struct memory_sw
 /* One trace's timeline or blocks as CSV are a table of their own. */
 static int print(struct emitter *e, struct report *r, const struct arguments *args, char *err, size_t err_len) {
     int alone = e->format == EMIT_CSV && !e->depth && !args->given[OPT_ESTIMATE];
-    struct memory_sweep s;
+    const struct memory_sweep *s = memory_sweep_of(r, err, err_len);
     int64_t samples = 0;
     samples_of(args, &samples);
+    if (!s) return -1;
     if (alone && args->given[OPT_BLOCKS] && !args->given[OPT_TIMELINE]) return print_blocks(e, r, err, err_len);
-    int rc = memory_sweep_load(r, MEMORY_ALL_DEVICES, &s, err, err_len);
-    if (!rc && alone && args->given[OPT_TIMELINE] && !args->given[OPT_BLOCKS])
-        memory_timeline_print(e, r, &s, samples);
-    else if (!rc)
-        rc = print_all(e, r, &s, args, err, err_len);
-    memory_sweep_free(&s);
-    return rc;
+    if (!alone || !args->given[OPT_TIMELINE] || args->given[OPT_BLOCKS]) return print_all(e, r, s, args, err, err_len);
+    memory_timeline_print(e, r, s, samples);
+    return 0;
 }
 
 static int memory(const struct arguments *args) {

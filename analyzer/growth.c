@@ -42,23 +42,20 @@ static void compare(const struct report *r, const struct memory_sweep *s, int64_
 }
 
 static int load_ends(struct report *r, struct growth *g, char *err, size_t err_len) {
-    struct memory_sweep s;
     struct report_memory ends[2];
     int64_t first, last;
     g->bytes_per_step = NAN;
     g->first_step = -1;
     if (!range_of(r, &first, &last)) return 0;
-    int rc = memory_sweep_load(r, MEMORY_ALL_DEVICES, &s, err, err_len);
-    if (!rc) {
-        struct memory_request requests[] = {{memory_sweep_at(&s, r->steps[first].end_ns), &ends[0]},
-                                            {memory_sweep_at(&s, r->steps[last].end_ns), &ends[1]}};
-        g->first_step = first;
-        compare(r, &s, first, last, g);
-        memory_sweep_answer(&s, requests, 2);
-        for (int c = 0; c < REPORT_CLASSES; c++) g->classes[c] = ends[1].at_peak[c] - ends[0].at_peak[c];
-    }
-    memory_sweep_free(&s);
-    return rc;
+    const struct memory_sweep *s = memory_sweep_of(r, err, err_len);
+    if (!s) return -1;
+    struct memory_request requests[] = {{memory_sweep_at(s, r->steps[first].end_ns), &ends[0]},
+                                        {memory_sweep_at(s, r->steps[last].end_ns), &ends[1]}};
+    g->first_step = first;
+    compare(r, s, first, last, g);
+    memory_sweep_answer(s, requests, 2);
+    for (int c = 0; c < REPORT_CLASSES; c++) g->classes[c] = ends[1].at_peak[c] - ends[0].at_peak[c];
+    return 0;
 }
 
 /* ---- what stays ---- */
@@ -272,7 +269,7 @@ static int make_sites(struct report *r, struct growth *g, const struct stayers *
     return rc;
 }
 
-int growth_load(struct report *r, struct growth *out, char *err, size_t err_len) {
+static int load(struct report *r, int accesses, struct growth *out, char *err, size_t err_len) {
     struct stayers s = {0};
     memset(out, 0, sizeof *out);
     int rc = load_ends(r, out, err, err_len);
@@ -281,11 +278,22 @@ int growth_load(struct report *r, struct growth *out, char *err, size_t err_len)
         qsort(s.one, (size_t)s.n, sizeof *s.one, by_site);
         keep_suspects(&s);
     }
-    if (!rc && s.n) rc = load_accesses(r, &s, err, err_len);
+    if (!rc && s.n && accesses) rc = load_accesses(r, &s, err, err_len);
     if (!rc && s.n) rc = make_sites(r, out, &s, err, err_len);
     for (int64_t i = 0; i < s.names.n; i++) free(s.names.name[i]);
     free(s.names.name);
     free(s.one);
+    return rc;
+}
+
+int growth_load(struct report *r, struct growth *out, char *err, size_t err_len) {
+    return load(r, 1, out, err, err_len);
+}
+
+int growth_load_quick(struct report *r, struct growth *out, char *err, size_t err_len) {
+    int rc = load(r, 0, out, err, err_len);
+    for (int64_t i = 0; i < out->n; i++)
+        out->site[i].untouched = out->site[i].untouched_bytes = out->site[i].never = out->site[i].never_bytes = 0;
     return rc;
 }
 

@@ -37,6 +37,8 @@ struct growth {
 };
 
 int growth_load(struct report *r, struct growth *out, char *err, size_t err_len);
+/* Without the pass over all accesses that suspects take: what is said of untouched blocks is 0. */
+int growth_load_quick(struct report *r, struct growth *out, char *err, size_t err_len);
 void growth_free(struct growth *g);
 /* The object `growth`. */
 void growth_print(struct emitter *e, const struct report *r, const struct growth *g);

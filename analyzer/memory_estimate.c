@@ -132,16 +132,15 @@ static int load_shape(struct report *r, struct memory_estimate *m, char *err, si
 
 /* The most that is live of each class, at whatever moment. */
 static int load_most(struct report *r, struct memory_estimate *m, char *err, size_t err_len) {
-    struct memory_sweep s;
+    const struct memory_sweep *s = memory_sweep_of(r, err, err_len);
     int64_t live[REPORT_CLASSES] = {0}, j = 0;
-    int rc = memory_sweep_load(r, MEMORY_ALL_DEVICES, &s, err, err_len);
-    for (int64_t i = 0; i < s.moments; i++) {
-        for (; j < s.end[i]; j++) live[s.change[j].class] += s.change[j].classed;
+    if (!s) return -1;
+    for (int64_t i = 0; i < s->moments; i++) {
+        for (; j < s->end[i]; j++) live[s->change[j].class] += s->change[j].classed;
         for (int c = 0; c < REPORT_CLASSES; c++)
             if (live[c] > m->most[c]) m->most[c] = live[c];
     }
-    memory_sweep_free(&s);
-    return rc;
+    return 0;
 }
 
 static void fill_lines(struct memory_estimate *m) {
@@ -201,7 +200,10 @@ static void print_line(struct emitter *e, const char *name, int64_t lecture, int
     memory_print_int(e, "expected_bytes", "expected", UNIT_BYTES, expected);
     emit_int(e, "measured_bytes", "measured", UNIT_BYTES, measured);
     print_gap(e, gap(measured, expected));
-    emit_text(e, "note", "note", what);
+    if (memory_for_people(e) || *what)
+        emit_text(e, "note", "note", what);
+    else
+        emit_null(e, "note", NULL);
     emit_end(e);
 }
 
@@ -236,9 +238,10 @@ static const char *line_note(const struct memory_estimate *m, int line, char *ou
     return is_known(m->expected[line]) ? out : "no formula applies";
 }
 
-static void print_lines(struct emitter *e, const struct report *r, const struct memory_estimate *m) {
+static void print_lines(struct emitter *e, const struct report *r, const struct memory_estimate *m, int show) {
     char note[128];
-    emit_list(e, "lines", "Estimate against measured, at the run's peak", LOOK_TABLE);
+    emit_list(e, "lines", show ? "Estimate against measured, at the run's peak" : NULL,
+              show ? LOOK_TABLE : LOOK_HIDDEN);
     for (int i = 0; i < ESTIMATE_LINES; i++)
         print_line(e, report_class_names[line_class[i]], m->lecture[i], m->expected[i],
                    r->memory.at_peak[line_class[i]], line_note(m, i, note, sizeof note));
@@ -294,6 +297,6 @@ void memory_estimate_print(struct emitter *e, const struct report *r, const stru
         print_recipe(e, m);
         print_shape(e, m);
     }
-    print_lines(e, r, m);
+    print_lines(e, r, m, !brief || m->recipe.known);
     emit_end(e);
 }

@@ -195,15 +195,13 @@ static void examine(const struct report *r, int64_t step, const struct memory_sw
 }
 
 int memory_peak_load(struct report *r, int64_t step, struct memory_peak *out, char *err, size_t err_len) {
-    struct memory_sweep s;
+    const struct memory_sweep *s = memory_sweep_of(r, err, err_len);
     memset(out, 0, sizeof *out);
     out->next_bytes = out->next_ns = REPORT_UNKNOWN;
-    int rc = memory_sweep_load(r, MEMORY_ALL_DEVICES, &s, err, err_len);
-    if (!rc) examine(r, step, &s, out);
-    memory_sweep_free(&s);
-    if (!rc && out->memory.peak_ns != REPORT_UNKNOWN)
-        rc = memory_pieces_at(r, out->memory.peak_ns, &out->piece, &out->n, &out->blocks, err, err_len);
-    return rc;
+    if (!s) return -1;
+    examine(r, step, s, out);
+    if (out->memory.peak_ns == REPORT_UNKNOWN) return 0;
+    return memory_pieces_at(r, out->memory.peak_ns, &out->piece, &out->n, &out->blocks, err, err_len);
 }
 
 void memory_peak_free(struct memory_peak *p) {

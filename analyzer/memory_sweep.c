@@ -76,6 +76,17 @@ int memory_sweep_load(struct report *r, int64_t device, struct memory_sweep *out
     return rc;
 }
 
+const struct memory_sweep *memory_sweep_of(struct report *r, char *err, size_t err_len) {
+    if (r->sweep) return r->sweep;
+    struct memory_sweep *s = report_grow(NULL, 0, sizeof *s);
+    if (memory_sweep_load(r, MEMORY_ALL_DEVICES, s, err, err_len)) {
+        memory_sweep_free(s);
+        free(s);
+        return NULL;
+    }
+    return r->sweep = s;
+}
+
 int memory_sweep_load_kinds(struct report *r, const char *kinds, struct memory_sweep *out, char *err, size_t err_len) {
     char sql[256];
     memset(out, 0, sizeof *out);

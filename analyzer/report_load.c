@@ -1,4 +1,6 @@
 /* The report's model: program, device, totals, steps; small helpers that its other parts share. */
+#include "analyzer/memory_books.h"
+#include "analyzer/memory_sweep.h"
 #include "analyzer/report_model.h"
 #include "analyzer/report_convention.h"
 #include "analyzer/report_flops_rules.h"
@@ -323,7 +325,6 @@ static void note_limits(struct report *r) {
     report_note_devices(r);
     if (!r->n_steps && r->ops)
         report_note(r, "No training step was found: no update of parameters that matrix products read.");
-    report_note(r, "Reconciliation with the device's used memory: not in this version.");
 }
 
 static void note_peak(struct report *r) {
@@ -365,7 +366,7 @@ int report_load(struct report *r, const struct report_options *options, char *er
         load_steps(r, err, err_len) || load_phases(r, err, err_len) || report_load_times(r, err, err_len) ||
         report_load_memory(r, err, err_len) || report_load_device_peaks(r, err, err_len) ||
         report_load_flops(r, err, err_len) || report_load_parameters(r, err, err_len) || note_beyond(r, err, err_len) ||
-        report_load_oom(r, err, err_len))
+        report_load_oom(r, err, err_len) || memory_books_load(r, err, err_len))
         return -1;
     report_compute_rates(r);
     note_losses(r);
@@ -377,6 +378,8 @@ int report_load(struct report *r, const struct report_options *options, char *er
 
 void report_close(struct report *r) {
     report_free_oom(r);
+    memory_books_free(r);
+    if (r->sweep) memory_sweep_free(r->sweep), free(r->sweep);
     report_free_conventions(r);
     for (int i = 0; i < r->n_argv; i++) free(r->argv[i]);
     for (int i = 0; i < r->n_notes; i++) free(r->notes[i]);

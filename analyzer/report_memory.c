@@ -30,11 +30,10 @@ static int peak_of(struct report *r, const char *kinds, int64_t *out, char *err,
 }
 
 int report_load_memory(struct report *r, char *err, size_t err_len) {
-    struct memory_sweep s;
-    int rc = memory_sweep_load(r, MEMORY_ALL_DEVICES, &s, err, err_len);
-    if (!rc) device_peaks(r, &s);
-    memory_sweep_free(&s);
-    if (!rc) rc = peak_of(r, "'managed'", &r->managed_peak_bytes, err, err_len);
+    const struct memory_sweep *s = memory_sweep_of(r, err, err_len);
+    if (!s) return -1;
+    device_peaks(r, s);
+    int rc = peak_of(r, "'managed'", &r->managed_peak_bytes, err, err_len);
     if (!rc) rc = peak_of(r, "'pinned', 'registered'", &r->pinned_peak_bytes, err, err_len);
     if (!rc) rc = peak_of(r, "'array'", &r->array_peak_bytes, err, err_len);
     return rc;

@@ -141,6 +141,8 @@ struct report {
     struct report_spread step_ns, step_gemm, step_other, rate, mfu, hfu, by_convention[REPORT_CONVENTIONS];
     int first_left_out;
     int64_t parameters, matmul_parameters;  /* elements */
+    struct memory_sweep *sweep;             /* memory_sweep.h: of all devices; NULL: not read yet */
+    struct memory_books *memory_books;      /* memory_books.h */
     struct report_oom *oom;                 /* report_oom.h; NULL: no call found no memory */
     struct report_conventions *conventions; /* report_convention.h */
     const struct flops_rules *flops_rules;  /* report_flops_rules.h; NULL: none were given */

@@ -1,4 +1,5 @@
 #include "analyzer/report_print.h"
+#include "analyzer/memory_books.h"
 #include "analyzer/report_convention.h"
 #include "analyzer/report_busy.h"
 #include "analyzer/report_oom.h"
@@ -300,7 +301,7 @@ int report_print(struct emitter *e, struct report *r, char *err, size_t err_len)
     report_print_busy(e, r);
     report_print_functions(e, r);
     report_print_coverage(e, r);
-    emit_null(e, "reconciliation", NULL);
+    memory_books_print(e, r);
     emit_list(e, "notes", r->n_notes ? "Notes" : NULL, LOOK_LINES);
     for (int i = 0; i < r->n_notes; i++) emit_text(e, "", "", r->notes[i]);
     emit_end(e);
