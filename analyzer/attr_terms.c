@@ -136,6 +136,7 @@ static void write_terms(struct term_writer *w, int32_t step, int32_t from, int32
     struct terms s = {0};
     if (!st->complete || st->tokens == ACCT_NULL_I64 || w->p->uncounted) return;
     if (w->p->shape.parameters <= 0 || w->p->shape.turns) return;
+    if (!w->p->count[PART_WEIGHT_GRADIENT] && !w->p->count[PART_INPUT_GRADIENT]) return; /* no training */
     make_terms(w->p, step, from, to, &s);
     for (int i = 0; i < s.n && fits(&s) && !w->failed; i++) {
         sqlite3_bind_int(w->term, 1, step);

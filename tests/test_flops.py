@@ -1,0 +1,226 @@
+"""acct flops, and what the analysis tells of N, T and the model's shape: on dry runs of the sample app against formulas and the
+program's own account, and on synthetic traces. ACCOUNTING section 4 has the conventions."""
+import csv, io, json, os, re, sqlite3
+import pytest
+from conftest import BUILD, DEVICE, ON_GPU, run
+from trace_maker import Maker
+
+ACCT, TRAIN = (os.path.join(BUILD, p) for p in ('acct', 'train'))
+L, C, H, T, B, V = 3, 64, 4, 24, 4, 256
+GPT = f'--model gpt --layers {L} --dim {C} --heads {H} --seq {T} --batch {B} --steps 3'
+
+
+def view(command, *args, code=0):
+    r = run(ACCT, command, '--format', 'json', *args)
+    assert r.returncode == code, r.stderr
+    return json.loads(r.stdout) if not code else r.stderr
+
+
+def dry(tmp_path, options):
+    """A run on a model of an H100 that executes nothing; the program's own account of it."""
+    db, truth = tmp_path / 'a.db', tmp_path / 'truth.json'
+    r = run(ACCT, 'run', '--vgpu=h100-sxm', '--dry', '-o', db, '--', TRAIN, *options.split(), '--truth', truth)
+    assert r.returncode == 0, r.stderr
+    return db, json.load(open(truth))
+
+
+def facts(j):
+    return {f['fact']: f['value'] for f in j['model']}
+
+
+def terms(j):
+    return {t['term']: t['flops'] for t in j['flops_difference']['terms']}
+
+
+def ways(j):
+    return {w['name']: w['flops'] for w in j['conventions']['ways']}
+
+
+def expected(untied=False, recompute=False, k=1):
+    """Facts and terms of the sample app's GPT, by its formulas."""
+    tokens, attention = k * B * T, 4 * k * B * T * T * C * L                        # 2 products a layer, 2·T·T·C a sequence
+    layer, norms = 12 * C * C, L * 13 * C + 2 * C                                   # biases 9C, two layernorms 4C; the last one
+    n = V * C + T * C + L * layer + norms + untied * V * C
+    f = {'6n': 6 * n * tokens, 'lookup tables': -6 * V * C * tokens * untied, 'position table': -6 * T * C * tokens,
+         'parameters in no product': -6 * norms * tokens, 'attention forward': attention, 'attention backward': 2 * attention,
+         'recompute': recompute * (2 * (layer - 4 * C * C) * L * tokens), 'recompute attention': recompute * attention}
+    f['executed'] = sum(f.values())
+    f = {t: v for t, v in f.items() if v}
+    return dict(parameters=n, in_products=V * C + L * layer, lookup=V * C * untied, position=T * C, other=norms, tied=V * C * (not untied), frozen=0,
+                tokens=tokens, attention=1, layers=L, heads=H, head_size=C // H, context=T, sequences=B), {**f, 'unexplained': 0}
+
+
+# ---- the sample app ------------------------------------------------------------------------------------------------------
+
+@pytest.mark.skipif(ON_GPU, reason='dry runs are of the virtual GPU')
+@pytest.mark.parametrize('options', ['', '--untied', '--recompute full', '--accum 3', '--accum 2 --recompute full --untied --dtype bf16', '--dtype fp8 --alloc pool',
+                                     '--dtype fp16 --alloc class --untied', '--alloc step --zero-grad none --accum 2', '--eval-every 1 --clip 1'])
+def test_every_term_of_the_gpt(tmp_path, options):
+    db, truth = dry(tmp_path, f'{GPT} {options}')
+    k = int(re.search(r'--accum (\d)|$', options).group(1) or 1)
+    want, sum_ = expected('--untied' in options, '--recompute' in options, k)
+    j = view('flops', db)
+    assert facts(j) == want and want['parameters'] == truth['parameters']
+    assert terms(j) == sum_
+    assert list(terms(j))[0] == '6n' and list(terms(j))[-2:] == ['unexplained', 'executed']
+    own = truth['steps'][-1]['flops']
+    assert sum_['executed'] == own['forward'] + own['backward'] + own['recompute']
+    assert sum_['executed'] - own['recompute'] == truth['flops_per_step']
+    for s in j['steps']:
+        parts = {p['part']: p['flops'] for p in s['products']}
+        assert sum(parts.values()) == s['flops']['gemm'] == sum_['executed']
+        assert parts['forward'] == parts['input gradient'] == parts['weight gradient'] == 2 * want['in_products'] * want['tokens']
+    if 'eval' in options:
+        assert j['totals']['evaluation'] > 0 and {'evaluation'} <= {r['phase'] for r in j['outside']}
+    r = view('report', db)
+    assert (r['conventions'], r['flops_difference']) == (j['conventions'], j['flops_difference'])
+
+
+@pytest.mark.skipif(ON_GPU, reason='dry runs are of the virtual GPU')
+def test_conventions_of_gpt_2(tmp_path):
+    """ACCOUNTING's table, MFLOP a token at T = 1024 and V = 50257."""
+    (tmp_path / 'text').write_bytes(b'ab' * 20000)
+    db, truth = dry(tmp_path, f'--model gpt --layers 12 --dim 768 --heads 12 --seq 1024 --batch 1 --vocab 50257 --steps 2 --data {tmp_path}/text')
+    j = view('flops', db)
+    table = {'6n': 746.6, '6n-matmul': 741.2, '6n-matmul+causal': 797.8, 'causal': 803.3, '6n-matmul+attention': 854.4, 'palm-position': 855.2, 'palm': 859.9}
+    got = {w['name']: w for w in j['conventions']['ways']}
+    assert {n: round(got[n]['flops_per_token'] / 1e6, 1) for n in table} == table
+    n, tokens, attention = 124439808, 1024, 12 * 12 * 64 * 1024 * 1024
+    assert got['palm']['formula'] == '6 x 124439808 x 1024 + 12 x 12 x 12 x 64 x 1024 x 1024'
+    assert got['palm']['flops'] == 6 * n * tokens + 12 * attention and got['causal']['flops'] == 6 * n * tokens + 6 * attention
+    assert got['executed']['flops'] == truth['flops_per_step'] == got['6n-matmul+attention']['flops']
+    assert terms(j)['unexplained'] == 0
+    s = j['conventions']
+    r = view('report', db)['steps'][s['step']]
+    assert got['palm']['mfu'] == pytest.approx(r['mfu'] * got['palm']['flops'] / truth['flops_per_step'])
+    assert r['mfu_by_convention'] == {n: pytest.approx(got[n]['mfu']) for n in ('6n', '6n-matmul', 'palm', 'causal')}
+
+
+@pytest.mark.skipif(ON_GPU, reason='dry runs are of the virtual GPU')
+def test_the_lectures_linear_model(tmp_path):
+    """No attention is possible: palm and causal are 6n. The first layer's input needs no gradient."""
+    D, layers, rows = 48, 5, 20
+    db, truth = dry(tmp_path, f'--model linear --layers {layers} --dim {D} --batch {rows} --steps 3')
+    j, n = view('flops', db), D * D * layers
+    assert terms(j) == {'6n': 6 * n * rows, 'first input gradient': -2 * D * D * rows, 'unexplained': 0, 'executed': truth['flops_per_step']}
+    assert facts(j)['attention'] == 0 and facts(j)['parameters'] == n and facts(j)['tokens'] == rows
+    got = ways(j)
+    assert {got[w] for w in got if w != 'executed'} == {6 * n * rows} and got['executed'] == truth['flops_per_step']
+
+
+@pytest.mark.skipif(ON_GPU, reason='dry runs are of the virtual GPU')
+def test_formats_agree(tmp_path):
+    db, _ = dry(tmp_path, GPT)
+    j = view('flops', db)
+    rows = {r[0]: r[1] for r in csv.reader(io.StringIO(run(ACCT, 'flops', '-f', 'csv', db).stdout))}
+    assert int(rows['flops_difference.terms[0].flops']) == terms(j)['6n'] and int(rows['totals.gemm']) == j['totals']['gemm']
+    text = run(ACCT, 'flops', db, env={'LC_ALL': 'C.UTF-8'}).stdout
+    for words in ('6n against what ran (step 2)', 'FLOPs of a step by convention (step 2, 96 tokens or samples)', 'Step 2: matrix products by what they are for',
+                  'The model, as the trace tells it', 'L, layers'):
+        assert words in text
+    one = view('flops', '--step', '1', db)
+    assert [s['index'] for s in one['steps']] == [1] and [s['index'] for s in j['steps']] == [0, 1, 2]
+    assert 'no step 7' in view('flops', '--step', '7', db, code=1)
+
+
+# ---- synthetic programs --------------------------------------------------------------------------------------------------
+
+BASE, HOST = 0x7f0000000000, 0x550000000000
+
+
+class Program:
+    """A chain of linear layers D × D on B rows, trained by SGD: `use` is the weight of each layer in turn, so that a weight may be
+    used several times; frozen ones have no gradient. turns: another chain for every second step. last_type: of the last weight."""
+
+    def __init__(self, path, use, frozen=(), turns=None, last_type='fp32', D=64, B=16, steps=6):
+        self.t, self.D, self.B, self.next = Maker(path), D, B, BASE
+        self.types = ['fp32'] * max(use + (turns or [])) + [last_type]
+        self.W, self.g = ([self.take(D * D * (2 if ty == 'bf16' else 4)) for ty in self.types] for _ in range(2))
+        self.h, self.x, self.d = [self.take(D * B * 4) for _ in use], self.take(D * B * 4), [self.take(D * B * 4) for _ in range(2)]
+        for w, ty in zip(self.W, self.types):
+            self.t.copy('h2d', w, HOST, D * D * (2 if ty == 'bf16' else 4))
+        for i in range(steps):
+            self.step(turns if turns and i % 2 else use, frozen)
+        self.path = self.t.close()
+
+    def take(self, n):
+        a, self.next = self.next, self.next + (n + 511) // 256 * 256
+        self.t.alloc(a, n)
+        return a
+
+    def product(self, a, b, c, m, n, k, ta='N', tb='N', weight=0, beta='zero'):
+        ty = self.types[weight]
+        self.t.gemm(trans_a=ta, trans_b=tb, m=m, n=n, k=k, a=a, b=b, c=c, lda=m if ta == 'N' else k, ldb=k if tb == 'N' else n, ldc=m,
+                    a_type=ty, b_type=ty, c_type=ty, beta=beta)
+
+    def step(self, use, frozen):
+        D, B, h = self.D, self.B, self.x
+        self.t.copy('h2d', self.x, HOST, D * B * 4)
+        for i, w in enumerate(use):
+            self.product(self.W[w], h, self.h[i], D, B, D, weight=w)
+            h = self.h[i]
+        d, other = self.d
+        self.t.blas('geam', 'cublasSgeam', m=D, n=B, a=self.h[-1], b=self.x, c=d, lda=D, ldb=D, ldc=D, trans_a='N', trans_b='N', alpha='value', beta='value')
+        seen = set()
+        for i in reversed(range(len(use))):
+            w, before = use[i], self.h[i - 1] if i else self.x
+            if i and set(use[:i]) - set(frozen):
+                self.product(self.W[w], d, other, D, B, D, 'T', weight=w)
+            if w not in frozen:
+                self.product(d, before, self.g[w], D, D, B, 'N', 'T', weight=w, beta='one' if w in seen else 'zero')
+            seen.add(w)
+            d, other = other, d
+        for w in sorted(set(use) - set(frozen)):
+            self.t.blas('axpy', 'cublasSaxpy_v2', n=D * D, a=self.g[w], b=self.W[w], lda=1, ldb=1, alpha='value')
+
+
+def test_a_frozen_upper_layer(tmp_path):
+    """Its input's gradient is needed, its own is not."""
+    D, rows = 64, 16
+    j = view('flops', Program(tmp_path / 'a.db', [0, 1, 2], frozen=[1]).path)
+    one = 2 * D * D * rows
+    assert terms(j) == {'6n': 9 * one, 'first input gradient': -one, 'frozen weights': -one, 'unexplained': 0, 'executed': (3 + 2 + 2) * one}
+    assert facts(j)['frozen'] == D * D and facts(j)['parameters'] == 3 * D * D
+
+
+def test_frozen_lower_layers(tmp_path):
+    """Nothing below the first trained layer needs a gradient of its input."""
+    one = 2 * 64 * 64 * 16
+    j = view('flops', Program(tmp_path / 'a.db', [0, 1, 2, 3], frozen=[0, 1]).path)
+    assert terms(j) == {'6n': 12 * one, 'input gradients': -3 * one, 'frozen weights': -2 * one, 'unexplained': 0, 'executed': (4 + 1 + 2) * one}
+
+
+def test_a_weight_that_is_used_three_times(tmp_path):
+    """Counted once in N, three times in what ran."""
+    one = 2 * 64 * 64 * 16
+    j = view('flops', Program(tmp_path / 'a.db', [0, 1, 1, 1, 2]).path)
+    assert facts(j)['parameters'] == 3 * 64 * 64
+    assert terms(j) == {'6n': 9 * one, 'first input gradient': -one, 'other rows': 6 * one, 'unexplained': 0, 'executed': (5 + 5 + 4) * one}
+
+
+def test_elements_of_two_sizes_leave_n_unknown(tmp_path):
+    j = view('flops', Program(tmp_path / 'a.db', [0, 1, 2], last_type='bf16').path)
+    assert facts(j)['parameters'] is None and j['flops_difference']['terms'] == []
+    assert {w['lacks'] for w in j['conventions']['ways'] if w['name'] != 'executed'} == {'parameters'} and ways(j)['executed'] > 0
+    assert any(n.startswith('6n is not known') for n in j['notes'])
+
+
+def test_an_inference_has_no_6n(tmp_path):
+    t = Maker(tmp_path / 'a.db')
+    for i in range(4):
+        t.alloc(BASE + i * 65536, 16384)
+    for i in range(2):
+        t.copy('h2d', BASE + i * 65536, HOST, 16384)
+    for _ in range(6):
+        t.copy('h2d', BASE + 2 * 65536, HOST, 16384)
+        for i, (a, b) in enumerate(((2, 3), (3, 2))):
+            t.gemm(m=64, n=64, k=64, a=BASE + i * 65536, b=BASE + a * 65536, c=BASE + b * 65536, lda=64, ldb=64, ldc=64)
+    j = view('flops', t.close())
+    assert j['totals']['gemm'] == 12 * 2 * 64**3 and j['flops_difference']['terms'] == [] and j['conventions']['ways'] == []
+
+
+def test_models_that_take_turns_have_no_n(tmp_path):
+    """A step reads only one of them."""
+    j = view('flops', Program(tmp_path / 'a.db', [2, 3], turns=[0, 1]).path)
+    assert len(j['steps']) == 6 and facts(j)['parameters'] is None and j['flops_difference']['terms'] == []
+    assert any('take turns' in n for n in j['notes'])
