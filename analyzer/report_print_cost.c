@@ -17,6 +17,14 @@ static void null_range(struct emitter *e, const char *key, const char *label) {
     if (!for_people(e)) emit_null(e, most, NULL);
 }
 
+/* For people: what the user's rules priced, in part or in whole, is marked wherever it stands. */
+static void print_users_sum(struct emitter *e, const char *label, const struct report_sum *s) {
+    char text[96], amount[64];
+    emit_human(amount, sizeof amount, UNIT_FLOPS, (double)s->least, 0);
+    snprintf(text, sizeof text, "%s (user)", amount);
+    emit_text(e, NULL, label, text);
+}
+
 void report_print_sum(struct emitter *e, const char *key, const char *label, const struct report_sum *s) {
     enum emit_certainty how = s->sampled && s->unbounded ? EMIT_ABOUT_OR_MORE
                               : s->sampled               ? EMIT_ABOUT
@@ -25,6 +33,8 @@ void report_print_sum(struct emitter *e, const char *key, const char *label, con
                                                          : EMIT_EXACT;
     if (s->uncounted)
         null_range(e, key, label);
+    else if (s->user && label && for_people(e))
+        print_users_sum(e, label, s);
     else
         emit_range(e, key, label, UNIT_FLOPS, how, s->least, s->most);
 }
