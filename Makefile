@@ -110,21 +110,23 @@ INSTALL_BIN = acct acct-collect
 INSTALL_DOC = README.md NEWS.md LICENSE $(wildcard docs/*.md docs/*.profile)
 INSTALL_COMPLETION = share/bash-completion/completions/acct share/zsh/site-functions/_acct share/fish/vendor_completions.d/acct.fish
 INSTALL_MAN = $(wildcard docs/man/*.1 $(BUILD)/man/*.1)
+INSTALL_MAN5 = $(wildcard docs/man/*.5)
 INSTALL_MAN7 = $(wildcard docs/man/*.7 $(BUILD)/man/*.7)
 install: all
-	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin lib/acct/vgpu include/acct share/man/man1 share/man/man7 share/doc/acct $(dir $(INSTALL_COMPLETION)))
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin lib/acct/vgpu include/acct share/man/man1 share/man/man5 share/man/man7 share/doc/acct $(dir $(INSTALL_COMPLETION)))
 	install $(addprefix $(BUILD)/,$(INSTALL_BIN)) $(DESTDIR)$(PREFIX)/bin/
 	install -m 644 $(BUILD)/libacct.so $(DESTDIR)$(PREFIX)/lib/
 	cp -P --no-preserve=ownership $(BUILD)/vgpu/lib*.so* $(DESTDIR)$(PREFIX)/lib/acct/vgpu/
 	install -m 644 $(wildcard include/acct/*.h include/acct/*.def) $(DESTDIR)$(PREFIX)/include/acct/
 	install -m 644 $(INSTALL_DOC) $(DESTDIR)$(PREFIX)/share/doc/acct/
 	$(if $(INSTALL_MAN),install -m 644 $(INSTALL_MAN) $(DESTDIR)$(PREFIX)/share/man/man1/)
+	$(if $(INSTALL_MAN5),install -m 644 $(INSTALL_MAN5) $(DESTDIR)$(PREFIX)/share/man/man5/)
 	$(if $(INSTALL_MAN7),install -m 644 $(INSTALL_MAN7) $(DESTDIR)$(PREFIX)/share/man/man7/)
 	$(foreach f,$(INSTALL_COMPLETION),install -m 644 $(BUILD)/completion/$(notdir $(f)) $(DESTDIR)$(PREFIX)/$(f) &&) :
 	@[ -n "$(DESTDIR)" ] || echo "Installed. For LD_PRELOAD=libacct.so by its bare name, type: ldconfig   (and $(PREFIX)/lib must be in /etc/ld.so.conf)"
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,$(INSTALL_BIN)) $(DESTDIR)$(PREFIX)/lib/libacct.so $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALL_COMPLETION))
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/,$(addprefix man1/,$(notdir $(INSTALL_MAN))) $(addprefix man7/,$(notdir $(INSTALL_MAN7))))
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/,$(addprefix man1/,$(notdir $(INSTALL_MAN))) $(addprefix man5/,$(notdir $(INSTALL_MAN5))) $(addprefix man7/,$(notdir $(INSTALL_MAN7))))
 	rm -rf $(addprefix $(DESTDIR)$(PREFIX)/,lib/acct include/acct share/doc/acct)
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -533,7 +533,7 @@ static void say(struct marks *m, int phases_only) {
 }
 
 static int write_notes(sqlite3_str *notes, sqlite3 *db, char *err, size_t err_len) {
-    int rc = sql_run(db, "DELETE FROM meta WHERE key = 'mark_notes'", err, err_len);
+    int rc = sql_run(db, "DELETE FROM meta WHERE key IN ('mark_notes', 'user_rules')", err, err_len);
     if (!rc && sqlite3_str_length(notes) && store_meta_set_text(db, "mark_notes", sqlite3_str_value(notes))) {
         snprintf(err, err_len, "%s", sqlite3_errmsg(db));
         rc = -1;

@@ -213,7 +213,7 @@ static int load_totals(struct report *r, char *err, size_t err_len) {
 static int load_steps(struct report *r, char *err, size_t err_len) {
     sqlite3_stmt *st = report_prepare(r,
                                       "SELECT id, start_ns, end_ns, micro_batches, tokens, complete, device_start_ns, "
-                                      "device_end_ns FROM step ORDER BY id",
+                                      "device_end_ns, found_by FROM step ORDER BY id",
                                       err, err_len);
     int rc;
     if (!st) return -1;
@@ -234,6 +234,8 @@ static int load_steps(struct report *r, char *err, size_t err_len) {
 }
 
 static int load_phases(struct report *r, char *err, size_t err_len) {
+        const char *found_by = (const char *)sqlite3_column_text(st, 8);
+        snprintf(s->found_by, sizeof s->found_by, "%s", found_by ? found_by : "");
     sqlite3_stmt *st =
         report_prepare(r,
                        "SELECT step, micro_batch, start_ns, end_ns, name FROM phase"
@@ -321,8 +323,21 @@ static void note_prices(struct report *r) {
 static void note_limits(struct report *r) {
     int64_t cut = 0;
     for (int64_t i = 0; i < r->n_steps; i++) cut += !r->steps[i].complete;
-    if (cut) report_note(r, "%lld step(s) were cut off before their optimizer update.", (long long)cut);
+    if (cut)
+        report_note(r, "%lld step(s) were cut off before their optimizer update, or not recorded as a whole.",
+                    (long long)cut);
     report_note_devices(r);
+/* What the analysis says of the program's markers, and whose rules gave classes. */
+static void note_marks(struct report *r) {
+    char *text = store_meta_text(r->db, "mark_notes"), *save = NULL;
+    for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save))
+        report_note(r, "%s", line);
+    free(text);
+    text = store_meta_text(r->db, "user_rules");
+    if (text) report_note(r, "The trace was analysed with the rules of %s.", text);
+    free(text);
+}
+
     if (!r->n_steps && r->ops)
         report_note(r, "No training step was found: no update of parameters that matrix products read.");
 }
@@ -375,6 +390,7 @@ int report_load(struct report *r, const struct report_options *options, char *er
     note_peak(r);
     return 0;
 }
+    note_marks(r);
 
 void report_close(struct report *r) {
     report_free_oom(r);

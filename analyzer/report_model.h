@@ -56,6 +56,7 @@ struct report_step {
     int64_t device_start_ns, device_end_ns; /* REPORT_UNKNOWN: some op has no device time */
     int64_t ns;                             /* its time, by the clock of the report; REPORT_UNKNOWN */
     int complete;
+    char found_by[8]; /* step.found_by; empty: not told */
     struct report_flops flops;
     struct report_memory memory;
     double mfu, hfu, by_convention[REPORT_CONVENTIONS];
@@ -155,6 +156,7 @@ struct flops_rules;
 struct report_options {
     double peak[PEAK_FORMATS];       /* NaN: not given */
     struct flops_rules *flops_rules; /* the caller's, until the report is closed; NULL */
+    struct user_rules *user_rules;   /* likewise; the viewing commands apply them before report_load */
 };
 
 /* Opens a trace for reporting: waits, bounded, for a collector that is finishing; analyses first where the analysis is

@@ -231,6 +231,7 @@ static void print_step(struct emitter *e, const struct report *r, const struct r
     int_or_null(e, NULL, "time", UNIT_NS, s->ns);
     emit_bool(e, "complete", NULL, s->complete);
     int_or_null(e, "tokens", NULL, UNIT_NONE, s->tokens);
+    emit_text(e, "found_by", NULL, s->found_by[0] ? s->found_by : NULL);
     int_or_null(e, "micro_batches", NULL, UNIT_NONE, s->micro_batches);
     print_phases(e, r, s, next_phase);
     report_print_flops(e, r, &s->flops);

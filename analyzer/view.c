@@ -1,5 +1,7 @@
 /* The way of every view from the command line to a document. */
 #include "analyzer/view.h"
+
+#include "analyzer/user_rules.h"
 #include "analyzer/report_flops_rules.h"
 
 #include <errno.h>
@@ -93,6 +95,14 @@ static int read_flops_rules(const struct arguments *args, struct report_options 
     return ro->flops_rules ? 0 : cmd_fail(args->command, args->command->usage_exit, "%s", err);
 }
 
+static int read_rules(const struct arguments *args, struct report_options *ro) {
+    char err[1024];
+    ro->user_rules = NULL;
+    if (!args->given[VIEW_RULES]) return 0;
+    if (!user_rules_read(&ro->user_rules, args->value[VIEW_RULES], err, sizeof err)) return 0;
+    return cmd_fail(args->command, args->command->usage_exit, "%s", err);
+}
+
 /* ---- traces ---- */
 
 void view_open(struct emitter *e, const struct report *r) {
@@ -107,12 +117,26 @@ void view_notes(struct emitter *e, const struct report *r) {
     emit_end(e);
 }
 
+/* Classes by the user's rules, over those of the trace. */
+static int apply_rules(struct report *r, struct user_rules *u, char *err, size_t err_len) {
+    char why[900] = "";
+    if (!u) return 0;
+    if (user_rules_apply(u, r->db, 0, why, sizeof why)) {
+        snprintf(err, err_len, "%s: the rules cannot be applied: %s", r->path, why);
+        return -1;
+    }
+    for (int i = 0; i < u->rules; i++)
+        if (!u->rule[i].matches) report_note(r, "%s:%d: the rule matches no allocation.", u->path, u->rule[i].line);
+    return 0;
+}
+
 static int show_one(const struct arguments *args, const struct view *view, struct emitter *e,
                     const struct report_options *ro, const char *path) {
     char err[1024] = "";
     struct report r;
     if (report_open(&r, path, err, sizeof err)) return cmd_fail(args->command, CMD_EXIT_FAILED, "%s", err);
-    int rc = report_load(&r, ro, err, sizeof err);
+    int rc = apply_rules(&r, ro->user_rules, err, sizeof err);
+    if (!rc) rc = report_load(&r, ro, err, sizeof err);
     if (!rc) rc = view->print(e, &r, args, err, sizeof err);
     report_close(&r);
     return rc ? cmd_fail(args->command, CMD_EXIT_FAILED, "%s", err) : 0;
@@ -156,7 +180,9 @@ int view_run(const struct arguments *args, const struct view *view) {
         return cmd_fail(args->command, args->command->usage_exit,
                         "no trace given; type: acct %s TRACE (a .db file that acct run wrote)", args->command->name);
     if ((code = read_flops_rules(args, &ro))) return code;
-    code = show(args, view, format, &ro);
+    code = read_rules(args, &ro);
+    if (!code) code = show(args, view, format, &ro);
+    user_rules_free(ro.user_rules);
     flops_rules_free(ro.flops_rules);
     return code;
 }
