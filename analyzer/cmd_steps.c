@@ -138,7 +138,6 @@ static void print_row(struct emitter *e, const struct report *r, const struct re
     print_busy(e, split);
     emit_int(e, "peak_bytes", "peak memory", UNIT_BYTES, s->memory.peak_bytes);
     emit_bool(e, "complete", NULL, s->complete);
-    emit_text(e, "found_by", NULL, s->found_by[0] ? s->found_by : NULL);
     emit_text(e, NULL, "end", s->complete ? "complete" : "cut off");
     emit_text(e, "found_by", "found by", found_by);
     print_row_phases(e, r, s, split);

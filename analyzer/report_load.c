@@ -229,13 +229,13 @@ static int load_steps(struct report *r, char *err, size_t err_len) {
         s->complete = sqlite3_column_int(st, 5);
         s->device_start_ns = report_column(st, 6);
         s->device_end_ns = report_column(st, 7);
+        const char *found_by = (const char *)sqlite3_column_text(st, 8);
+        snprintf(s->found_by, sizeof s->found_by, "%s", found_by ? found_by : "");
     }
     return report_rows_end(r, st, rc, err, err_len);
 }
 
 static int load_phases(struct report *r, char *err, size_t err_len) {
-        const char *found_by = (const char *)sqlite3_column_text(st, 8);
-        snprintf(s->found_by, sizeof s->found_by, "%s", found_by ? found_by : "");
     sqlite3_stmt *st =
         report_prepare(r,
                        "SELECT step, micro_batch, start_ns, end_ns, name FROM phase"
@@ -320,13 +320,6 @@ static void note_prices(struct report *r) {
                     (long long)hurried);
 }
 
-static void note_limits(struct report *r) {
-    int64_t cut = 0;
-    for (int64_t i = 0; i < r->n_steps; i++) cut += !r->steps[i].complete;
-    if (cut)
-        report_note(r, "%lld step(s) were cut off before their optimizer update, or not recorded as a whole.",
-                    (long long)cut);
-    report_note_devices(r);
 /* What the analysis says of the program's markers, and whose rules gave classes. */
 static void note_marks(struct report *r) {
     char *text = store_meta_text(r->db, "mark_notes"), *save = NULL;
@@ -338,6 +331,13 @@ static void note_marks(struct report *r) {
     free(text);
 }
 
+static void note_limits(struct report *r) {
+    int64_t cut = 0;
+    for (int64_t i = 0; i < r->n_steps; i++) cut += !r->steps[i].complete;
+    if (cut)
+        report_note(r, "%lld step(s) were cut off before their optimizer update, or not recorded as a whole.",
+                    (long long)cut);
+    report_note_devices(r);
     if (!r->n_steps && r->ops)
         report_note(r, "No training step was found: no update of parameters that matrix products read.");
 }
@@ -385,12 +385,12 @@ int report_load(struct report *r, const struct report_options *options, char *er
         return -1;
     report_compute_rates(r);
     note_losses(r);
+    note_marks(r);
     note_prices(r);
     note_limits(r);
     note_peak(r);
     return 0;
 }
-    note_marks(r);
 
 void report_close(struct report *r) {
     report_free_oom(r);
