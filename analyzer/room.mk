@@ -24,3 +24,6 @@ $(BUILD)/man/libacct.7: docs/man/libacct.7.in include/acct/env.def
 	$(Q)sed -e '/^@ENV@$$/{r $@.env' -e 'd}' $< > $@
 	@rm -f $@.env
 ALL += $(BUILD)/man/libacct.7
+
+UNIT_test_kernels_occupancy = $(call objs,analyzer/kernels_occupancy.c)
+$(BUILD)/obj/tests/unit/test_kernels_occupancy.o: ROOM_CFLAGS = -isystem $(CUDA_INC)
