@@ -84,7 +84,7 @@ static void print_warnings(const struct report *r) {
 }
 
 static void summarize(const struct run_trace *t) {
-    struct report_options options;
+    struct report_options options = {0};
     struct report r;
     char err[1024] = "";
     for (int f = 0; f < PEAK_FORMATS; f++) options.peak[f] = NAN;
