@@ -24,27 +24,6 @@ static int parse(const struct arguments *args) {
     return view_number(args, OPT_STEP, INT64_MAX, &wanted_step);
 }
 
-/* ---- what found each step: a column that older analyses lack ---- */
-
-static char **load_found_by(struct report *r, char *err, size_t err_len) {
-    sqlite3_stmt *st;
-    char **by = report_grow(NULL, 0, (size_t)(r->n_steps + 1) * sizeof *by);
-    int64_t i = 0;
-    for (int64_t k = 0; k < r->n_steps; k++) by[k] = NULL;
-    if (sqlite3_prepare_v2(r->db, "SELECT id, found_by FROM step ORDER BY id", -1, &st, NULL) != SQLITE_OK) return by;
-    int rc;
-    while ((rc = sqlite3_step(st)) == SQLITE_ROW && i < r->n_steps) by[i++] = report_column_text(st, 1);
-    if (!report_rows_end(r, st, rc == SQLITE_ROW ? SQLITE_DONE : rc, err, err_len)) return by;
-    for (int64_t k = 0; k < i; k++) free(by[k]);
-    free(by);
-    return NULL;
-}
-
-static void free_found_by(char **by, int64_t n) {
-    for (int64_t i = 0; by && i < n; i++) free(by[i]);
-    free(by);
-}
-
 /* ---- rows ---- */
 
 static void int_or_null(struct emitter *e, const char *key, const char *label, enum emit_unit unit, int64_t value) {
@@ -120,7 +99,7 @@ static double three_digits(const struct emitter *e, double v) {
 }
 
 static void print_row(struct emitter *e, const struct report *r, const struct report_step *s,
-                      const struct split_step *split, const char *found_by) {
+                      const struct split_step *split) {
     int counted = s->ns != REPORT_UNKNOWN && s->ns > 0 && !s->flops.gemm.uncounted;
     emit_object(e, "", NULL, LOOK_FIELDS);
     emit_int(e, "index", "step", UNIT_NONE, s->index);
@@ -139,7 +118,7 @@ static void print_row(struct emitter *e, const struct report *r, const struct re
     emit_int(e, "peak_bytes", "peak memory", UNIT_BYTES, s->memory.peak_bytes);
     emit_bool(e, "complete", NULL, s->complete);
     emit_text(e, NULL, "end", s->complete ? "complete" : "cut off");
-    emit_text(e, "found_by", "found by", found_by);
+    emit_text(e, "found_by", "found by", *s->found_by ? s->found_by : NULL);
     print_row_phases(e, r, s, split);
     why_print_parts(e, split);
     emit_end(e);
@@ -214,22 +193,21 @@ static const char *clock_words(const struct report *r) {
                                                : "the device's clock (CUPTI)";
 }
 
-static void print_rows(struct emitter *e, const struct report *r, const struct split_step *split, char **found_by) {
+static void print_rows(struct emitter *e, const struct report *r, const struct split_step *split) {
     char label[160];
     snprintf(label, sizeof label, r->n_steps ? "Steps, by %s" : "No step was found", clock_words(r));
     emit_text(e, "clock", NULL, r->on_device ? r->device_clock : "host");
     emit_list(e, "steps", label, r->n_steps ? LOOK_TABLE : LOOK_LINES);
-    for (int64_t i = 0; i < r->n_steps; i++) print_row(e, r, &r->steps[i], &split[i], found_by[i]);
+    for (int64_t i = 0; i < r->n_steps; i++) print_row(e, r, &r->steps[i], &split[i]);
     emit_end(e);
 }
 
 static int print(struct emitter *e, struct report *r, const struct arguments *args, char *err, size_t err_len) {
     struct split_step *split = NULL;
-    char **found_by = load_found_by(r, err, err_len);
-    int rc = !found_by || split_steps(r, 0, r->n_steps, &split, err, err_len) ? -1 : 0;
+    int rc = split_steps(r, 0, r->n_steps, &split, err, err_len);
     if (!rc) {
         view_open(e, r);
-        print_rows(e, r, split, found_by);
+        print_rows(e, r, split);
         print_phases(e, r, split);
         if (args->given[OPT_WHY] || wanted_step >= 0) rc = print_why(e, r, split, err, err_len);
         report_print_run(e, r);
@@ -237,7 +215,6 @@ static int print(struct emitter *e, struct report *r, const struct arguments *ar
         emit_end(e);
     }
     free(split);
-    free_found_by(found_by, r->n_steps);
     return rc;
 }
 
