@@ -97,7 +97,9 @@ static int load_sums(struct report *r, char *err, size_t err_len) {
 static int load_uncounted(struct report *r, char *err, size_t err_len) {
     sqlite3_stmt *st = report_prepare(
         r,
-        "SELECT " REPORT_FUNCTION_NAME ", min(p.why), count(*), sum(t.busy_ns), sum(op.kind = 'launch') FROM op_cost c "
+        "SELECT " REPORT_FUNCTION_NAME ", coalesce(min(p.why), min(CASE op.kind WHEN 'gemm' THEN 'its FLOPs do not fit "
+        "in 64 bits, or a size is not known' WHEN 'blas' THEN 'no formula for this routine, or a size is not known' "
+        "END)), count(*), sum(t.busy_ns), sum(op.kind = 'launch') FROM op_cost c "
         "JOIN op ON op.id = c.op LEFT JOIN op_time t ON t.op = c.op LEFT JOIN price p ON p.id = "
         "c.price " REPORT_FUNCTION_JOIN
         " WHERE c.flops IS NULL AND c.integer_ops IS NULL GROUP BY 1 ORDER BY 4 DESC, 3 DESC, 1",
