@@ -124,7 +124,7 @@ static size_t csv_push(struct emitter *e, const char *key) {
 }
 
 static const char *unit_name(enum emit_unit unit) {
-    static const char *const names[] = {"", "bytes", "ns", "FLOPs", "FLOP/s", "share"};
+    static const char *const names[] = {"", "bytes", "ns", "FLOPs", "FLOP/s", "bytes/s", "share"};
     return names[unit];
 }
 

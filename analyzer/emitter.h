@@ -20,7 +20,8 @@ enum emit_unit {
     UNIT_NS,
     UNIT_FLOPS,
     UNIT_FLOPS_PER_S,
-    UNIT_SHARE /* of 1, shown in percent */
+    UNIT_BYTES_PER_S, /* by powers of 1000, as vendors give bandwidths */
+    UNIT_SHARE        /* of 1, shown in percent */
 };
 
 /* How people see an object or a list; machines see its content whatever the look. */

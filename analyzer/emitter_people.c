@@ -62,6 +62,9 @@ void emit_human(char *out, size_t out_len, enum emit_unit unit, double value, in
     case UNIT_FLOPS_PER_S:
         human_si(out, out_len, value, "FLOP/s");
         return;
+    case UNIT_BYTES_PER_S:
+        human_si(out, out_len, value, "B/s");
+        return;
     case UNIT_SHARE:
         snprintf(out, out_len, "%.*f %%", fabs(value) < 0.01 && value != 0 ? 3 : 1, value * 100);
         return;

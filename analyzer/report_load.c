@@ -122,13 +122,14 @@ static char *source_words(const char *source) {
 /* Recorded peaks first (measured, or of a profile file), then the data sheet's; what was given on the command line
  * beats both. */
 static void choose_peaks(struct report *r, const struct report_options *options,
-                         const double measured_peak[PEAK_FORMATS], char *measured) {
+                         const double measured_peak[PEAK_FORMATS], double measured_bytes_per_s, char *measured) {
     struct device_spec spec;
     int i = devices_find(r->device_name), given = 0, any = 0;
     for (int f = 0; f < PEAK_FORMATS; f++) r->peak[f] = NAN;
     for (int f = 0; f < PEAK_FORMATS; f++) any |= measured_peak[f] > 0;
     r->bytes_per_s = r->fp64_vector = NAN;
     if (any && !(of_data_sheet(measured) && i >= 0)) {
+        if (measured_bytes_per_s > 0) r->bytes_per_s = measured_bytes_per_s;
         memcpy(r->peak, measured_peak, sizeof r->peak);
         r->fp64_vector = r->peak[PEAK_FP64];
         r->peak_source = source_words(measured);
@@ -150,14 +151,17 @@ static void choose_peaks(struct report *r, const struct report_options *options,
 }
 
 static int load_device(struct report *r, const struct report_options *options, char *err, size_t err_len) {
+    /* The device table of an older acct has no bytes_per_s: the name is then the outer one, which is NULL. */
     sqlite3_stmt *st =
         report_prepare(r,
                        "SELECT name, total_bytes, cc_major, cc_minor, peak_source,"
                        " (SELECT count(DISTINCT ordinal) FROM device), peak_fp32, peak_fp64, peak_tf32, peak_bf16,"
-                       " peak_fp16, peak_fp8, clock FROM device ORDER BY process, ordinal LIMIT 1",
+                       " peak_fp16, peak_fp8, clock, (SELECT bytes_per_s FROM device x WHERE x.id = d.id)"
+                       " FROM device d, (SELECT NULL AS bytes_per_s) ORDER BY process, ordinal LIMIT 1",
                        err, err_len);
     static const int columns[] = {PEAK_FP32, PEAK_FP64, PEAK_TF32, PEAK_BF16, PEAK_FP16, PEAK_FP8};
     double peak[PEAK_FORMATS];
+    double bytes_per_s = NAN;
     char *measured = NULL;
     int rc;
     for (int f = 0; f < PEAK_FORMATS; f++) peak[f] = NAN;
@@ -173,11 +177,12 @@ static int load_device(struct report *r, const struct report_options *options, c
         for (int i = 0; i < (int)(sizeof columns / sizeof *columns); i++)
             if (sqlite3_column_double(st, 6 + i) > 0) peak[columns[i]] = sqlite3_column_double(st, 6 + i);
         const char *clock = (const char *)sqlite3_column_text(st, 12);
+        if (sqlite3_column_double(st, 13) > 0) bytes_per_s = sqlite3_column_double(st, 13);
         if (!clock || strcmp(clock, "model"))
             peak[PEAK_FP16_ACC16] = peak[PEAK_FP16]; /* this machine, as virtual GPU, sums both in fp32 */
         rc = sqlite3_step(st);
     }
-    choose_peaks(r, options, peak, measured);
+    choose_peaks(r, options, peak, bytes_per_s, measured);
     free(measured);
     return report_rows_end(r, st, rc, err, err_len);
 }

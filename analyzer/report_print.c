@@ -72,6 +72,7 @@ static void print_device(struct emitter *e, const struct report *r) {
         if (f != PEAK_FP16_ACC16)
             emit_real(e, devices_format_name(f), devices_format_name(f), UNIT_FLOPS_PER_S, r->peak[f]);
     emit_end(e);
+    emit_real(e, "bytes_per_s", "memory bandwidth", UNIT_BYTES_PER_S, r->bytes_per_s);
     emit_text(e, NULL, "peak from", r->peak_source);
     emit_end(e);
 }
@@ -230,8 +231,8 @@ static void print_step(struct emitter *e, const struct report *r, const struct r
     int_or_null(e, "device_end_ns", NULL, UNIT_NS, s->device_end_ns);
     int_or_null(e, NULL, "time", UNIT_NS, s->ns);
     emit_bool(e, "complete", NULL, s->complete);
-    int_or_null(e, "tokens", NULL, UNIT_NONE, s->tokens);
     emit_text(e, "found_by", NULL, s->found_by[0] ? s->found_by : NULL);
+    int_or_null(e, "tokens", NULL, UNIT_NONE, s->tokens);
     int_or_null(e, "micro_batches", NULL, UNIT_NONE, s->micro_batches);
     print_phases(e, r, s, next_phase);
     report_print_flops(e, r, &s->flops);

@@ -175,6 +175,7 @@ static void tell_virtual(struct ring_writer *w, struct acct_ev_device *r) {
     r->peak_bf16 = measured(v.peak_bf16);
     r->peak_fp16 = measured(v.peak_fp16);
     r->peak_fp8 = measured(v.peak_fp8);
+    r->bytes_per_s = measured(v.bytes_per_s);
     r->peak_source = ring_text(w, *v.peak_source ? v.peak_source : NULL, strlen(v.peak_source));
 }
 
@@ -189,7 +190,7 @@ static void describe(struct ring_writer *w, struct acct_ev_device *r, int ordina
     r->sm_count = attribute(ask, ATTR_SM_COUNT, ordinal);
     r->clock_khz = attribute(ask, ATTR_CLOCK_RATE, ordinal);
     r->clock = cupti_on() ? ACCT_clock_GPU : ACCT_clock_HOST; /* a virtual GPU says itself what its times are */
-    r->peak_fp32 = r->peak_fp64 = r->peak_tf32 = r->peak_bf16 = r->peak_fp16 = r->peak_fp8 = NAN;
+    r->peak_fp32 = r->peak_fp64 = r->peak_tf32 = r->peak_bf16 = r->peak_fp16 = r->peak_fp8 = r->bytes_per_s = NAN;
     r->peak_source = ring_text(w, NULL, 0);
     tell_virtual(w, r);
 }

@@ -96,7 +96,7 @@ def test_every_kind_of_record(here):
     assert json.loads(argv) == ['f"\\\n', '\ufffdä'] and json.loads(env) == {'A': '1=2', 'B': ''}
     assert sql(db, 'SELECT * FROM api') == [(7, 'cudaMalloc', 'cudart')]
     assert sql(db, 'SELECT * FROM thread') == [(1, 1, 100, 'fake', 1)]
-    assert sql(db, 'SELECT * FROM device') == [(1, 1, 0, 'Fake GPU', 1 << 30, 9, 0, None, 1000, 'cpu', 1.5e12, *(None,) * 6)]
+    assert sql(db, 'SELECT * FROM device') == [(1, 1, 0, 'Fake GPU', 1 << 30, 9, 0, None, 1000, 'cpu', 1.5e12, *(None,) * 6, 2.5e11)]
     # calls are numbered 1…17 by the program; call 12 is the second group of GEMM 11 and no op of its own
     ops = sql(db, 'SELECT id, kind, act, device, stream, start_ns, end_ns, status, bytes, object FROM op ORDER BY id')
     assert [o[0] for o in ops] == [i for i in range(1, 18) if i != 12]

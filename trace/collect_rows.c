@@ -16,7 +16,7 @@ static const char *const stmt_sql[ROWS_STMTS] = {
     [ROWS_THREAD] = "INSERT INTO thread VALUES(NULL, 1, ?1, ?2, ?3)",
     [ROWS_API] = "INSERT OR REPLACE INTO api VALUES(?1, ?2, ?3)",
     [ROWS_DEVICE] =
-        "INSERT INTO device SELECT NULL, 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15 "
+        "INSERT INTO device SELECT NULL, 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16 "
         "WHERE NOT EXISTS(SELECT 1 FROM device WHERE ordinal = ?1)",
     [ROWS_MEMINFO] = "INSERT INTO meminfo VALUES(NULL, 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     [ROWS_PROCESS] = "INSERT INTO process(id, pid, ppid, start_ns, exe, cwd, argv, environment) VALUES(1, ?1, ?2, ?3, "

@@ -42,7 +42,8 @@ CREATE TABLE device(
   clock TEXT,                      -- gpu | cpu | model | host: where device times come from
   peak_fp32 REAL, peak_fp64 REAL,  -- measured, FLOP/s; NULL: look the device up in include/acct/devices.def
   peak_source TEXT,
-  peak_tf32 REAL, peak_bf16 REAL, peak_fp16 REAL, peak_fp8 REAL
+  peak_tf32 REAL, peak_bf16 REAL, peak_fp16 REAL, peak_fp8 REAL,
+  bytes_per_s REAL                 -- of its memory, read and written; NULL: look the device up
 );
 
 CREATE TABLE meminfo(              -- what the driver said of a device's memory

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define ACCT_WIRE_MAGIC 0x74636361u /* "acct" */
-#define ACCT_WIRE_VERSION 3u
+#define ACCT_WIRE_VERSION 4u
 #define ACCT_SLOT_BYTES 64u
 #define ACCT_MAX_RINGS 512u
 #define ACCT_MAX_SLOTS 255u /* of one record */

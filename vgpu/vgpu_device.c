@@ -62,6 +62,7 @@ static void cpu_peaks(struct acct_vgpu_device *d) {
     d->peak_bf16 = peak.bf16;
     d->peak_fp16 = peak.fp16;
     d->peak_fp8 = peak.fp8;
+    d->bytes_per_s = peak.bytes_per_s;
     snprintf(d->peak_source, sizeof d->peak_source, "%s", peak.source);
 }
 
@@ -73,6 +74,7 @@ static void profile_peaks(const struct vgpu_profile *p, struct acct_vgpu_device 
     d->peak_bf16 = p->peak[VGPU_BF16];
     d->peak_fp16 = p->peak[VGPU_FP16];
     d->peak_fp8 = p->peak[VGPU_FP8];
+    d->bytes_per_s = p->bytes_per_s;
     snprintf(d->peak_source, sizeof d->peak_source, "%s", p->source);
 }
 

@@ -42,6 +42,7 @@ bool vgpu_env_bytes(const char *name,
 
 struct vgpu_peak {
     double fp32, fp64, tf32, bf16, fp16, fp8; /* FLOP/s, NaN: not measured */
+    double bytes_per_s;                       /* of memory, read and written by all cores, NaN */
     char source[192];
 };
 void vgpu_peak_get(struct vgpu_peak *out); /* measures at most once a process, caches on disk */

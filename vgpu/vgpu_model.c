@@ -70,25 +70,9 @@ double vgpu_model_seconds(const struct vgpu_profile *p, const struct vgpu_amount
     return fmax(longest, quotient(a->peer_bytes, p->peer_bytes_per_s));
 }
 
-/* ---- a dry run for this machine: its peaks as they are measured, and what memcpy reaches ---- */
+/* ---- a dry run for this machine: its peaks as they are measured ---- */
 
 static struct vgpu_profile machine;
-
-static double copy_bytes_per_s(void) {
-    enum { BYTES = 32 << 20, ROUNDS = 4 }; /* the first makes the pages */
-    char *memory = malloc((size_t)2 * BYTES);
-    int64_t best = INT64_MAX;
-    for (int i = 0; memory && i < ROUNDS; i++) {
-        int64_t start = vgpu_now();
-        memset(memory, i, BYTES);
-        memcpy(memory + BYTES, memory, BYTES);
-        (void)*(volatile char *)(memory + BYTES + i); /* somebody reads it */
-        int64_t took = vgpu_now() - start;
-        if (took < best) best = took;
-    }
-    free(memory);
-    return memory ? 3. * BYTES / ((double)best * 1e-9) : NAN; /* written, read, written */
-}
 
 static void measure_machine(void) {
     struct vgpu_peak p;
@@ -100,7 +84,7 @@ static void measure_machine(void) {
     machine.peak[VGPU_BF16] = p.bf16;
     machine.peak[VGPU_FP16] = machine.peak[VGPU_FP16_ACC16] = p.fp16;
     machine.peak[VGPU_FP8] = p.fp8;
-    machine.bytes_per_s = machine.host_bytes_per_s = machine.peer_bytes_per_s = copy_bytes_per_s();
+    machine.bytes_per_s = machine.host_bytes_per_s = machine.peer_bytes_per_s = p.bytes_per_s;
 }
 
 static const struct vgpu_profile *modelled(void) {

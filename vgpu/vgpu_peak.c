@@ -161,18 +161,19 @@ static bool plausible(double v) {
 static bool all_plausible(struct vgpu_peak *p) {
     for (int i = 0; i < FORMATS; i++)
         if (!plausible(*peak_of(p, &formats[i]))) return false;
-    return true;
+    return plausible(p->bytes_per_s);
 }
 
-/* One line: acct peak 2 fp32 1.2e+11 fp64 … end */
+/* One line: acct peak 3 fp32 1.2e+11 fp64 … memory 2e+10 end */
 static bool read_cache(const char *path, struct vgpu_peak *p) {
     char name[16] = "";
     int version = 0;
     FILE *f = fopen(path, "re");
     if (!f) return false;
-    bool good = fscanf(f, "acct peak %d", &version) == 1 && version == 2;
+    bool good = fscanf(f, "acct peak %d", &version) == 1 && version == 3;
     for (int i = 0; good && i < FORMATS; i++)
         good = fscanf(f, "%15s %lf", name, peak_of(p, &formats[i])) == 2 && !strcmp(name, formats[i].name);
+    good = good && fscanf(f, "%15s %lf", name, &p->bytes_per_s) == 2 && !strcmp(name, "memory");
     good = good && fscanf(f, "%15s", name) == 1 && !strcmp(name, "end");
     fclose(f);
     good = good && all_plausible(p);
@@ -185,10 +186,10 @@ static void write_cache(const char *path, struct vgpu_peak *p) {
     static char beside[4200];
     char text[256];
     snprintf(beside, sizeof beside, "%s.%d", path, (int)getpid());
-    int n = snprintf(text, sizeof text, "acct peak 2");
+    int n = snprintf(text, sizeof text, "acct peak 3");
     for (int i = 0; i < FORMATS; i++)
         n += snprintf(text + n, sizeof text - (size_t)n, " %s %.6e", formats[i].name, *peak_of(p, &formats[i]));
-    n += snprintf(text + n, sizeof text - (size_t)n, " end\n");
+    n += snprintf(text + n, sizeof text - (size_t)n, " memory %.6e end\n", p->bytes_per_s);
     int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) return;
     bool good = write(fd, text, (size_t)n) == n;
@@ -205,9 +206,46 @@ static bool given(struct vgpu_peak *p) {
         return false;
     }
     for (int i = 0; i < FORMATS; i++) *peak_of(p, &formats[i]) = NAN;
+    p->bytes_per_s = NAN;
     p->fp32 = v;
     snprintf(p->source, sizeof p->source, "given by ACCT_VGPU_PEAK");
     return true;
+}
+
+/* ---- memory ---- */
+
+enum { COPY_BYTES = 64 << 20, COPY_ROUNDS = 4, MOST_COPIERS = 64 };
+
+static void *copy_part(void *part) {
+    char *to = part;
+    const size_t n = *(size_t *)part; /* the part's size stands in its own first bytes, which are overwritten last */
+    memcpy(to + sizeof n, to + n, n - sizeof n);
+    return NULL;
+}
+
+/* Bytes read and written a second, by all cores at once, in arrays that caches do not hold as a rule; NaN: no memory.
+ * The first round makes the pages. */
+static double memory_rate(void) {
+    pthread_t thread[MOST_COPIERS];
+    int cores = vgpu_cores() < MOST_COPIERS ? vgpu_cores() : MOST_COPIERS, started[MOST_COPIERS];
+    const size_t part = COPY_BYTES / (size_t)cores;
+    char *memory = malloc(2 * part * (size_t)cores);
+    double best = 0;
+    if (memory) memset(memory, 1, 2 * part * (size_t)cores);
+    for (int round = 0; memory && round < COPY_ROUNDS; round++) {
+        double start = seconds();
+        for (int i = 0; i < cores; i++) {
+            memcpy(memory + 2 * part * (size_t)i, &part, sizeof part);
+            started[i] = i && !pthread_create(&thread[i], NULL, copy_part, memory + 2 * part * (size_t)i);
+        }
+        for (int i = 0; i < cores; i++)
+            if (!started[i]) copy_part(memory + 2 * part * (size_t)i);
+        for (int i = 0; i < cores; i++)
+            if (started[i]) pthread_join(thread[i], NULL);
+        best = fmax(best, 2. * (double)part * cores / (seconds() - start));
+    }
+    free(memory);
+    return memory ? best : NAN;
 }
 
 /* What is known already stands where it is higher. */
@@ -219,6 +257,7 @@ static void measure_all(void) {
         double now = plain ? best_product(f) : with_conversion(f, peak.fp32);
         *peak_of(&peak, f) = fmax(now, *peak_of(&known, f));
     }
+    peak.bytes_per_s = fmax(memory_rate(), known.bytes_per_s);
 }
 
 static void *measure(void *unused) {

@@ -20,6 +20,7 @@ struct acct_vgpu_device {
     double peak_bf16;
     double peak_fp16;
     double peak_fp8;
+    double bytes_per_s; /* of the device's memory, measured on this machine or the profile's, or NaN */
 };
 
 /* Fills *out for device `ordinal`. 0, or -1 if there is no such device. Any thread. May take a second when the peak of
