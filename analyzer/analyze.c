@@ -29,6 +29,7 @@ static const char no_launches[] =
 static void apply_rules(struct at_trace *t) {
     at_directions(t);
     at_values(t);
+    at_own_products(t);
     at_carried(t);
     at_copies(t);
     at_updates(t);
@@ -90,6 +91,7 @@ static int analyze(struct pool *pool, struct launch_sets *sets, struct launch_pr
     apply_rules(&t);
     if (at_marks(&t, db, err, err_len)) return -1;
     at_classes(&t);
+    at_own_products_forget(&t);
     if (at_write(&t, db, err, err_len) || at_tags(&t, db, err, err_len) || at_write_products(&t, db, err, err_len) ||
         note_prices(prices, db, err, err_len))
         return -1;

@@ -84,7 +84,7 @@ static struct history history_of(const struct at_trace *t, const struct at_range
     struct history h = {.first_modified = -1, .last_run = -1};
     for (int32_t i = r->touch0; i < r->touch0 + r->touches; i++) {
         const struct at_access *a = &t->access[t->touch[i]];
-        if (t->event[a->event].kind == AT_KERNEL && at_modifies(a->mode) && a->event > t->first_gemm)
+        if (at_is_own_kernel(&t->event[a->event]) && at_modifies(a->mode) && a->event > t->first_gemm)
             note_modified(t, &h, a);
         else if (a->mode == AT_W || a->mode == AT_RW)
             note_written(t, &h, i);
@@ -146,7 +146,7 @@ void at_carried(struct at_trace *t) {
         r->carried_from = h.last_overwritten;
         r->maybe_carried = (uint8_t)h.unsure;
         AT_EACH_TOUCH(t, r, a)
-        if (t->event[a->event].kind == AT_KERNEL && at_modifies(a->mode) && a->event > t->first_gemm)
+        if (at_is_own_kernel(&t->event[a->event]) && at_modifies(a->mode) && a->event > t->first_gemm)
             at_map_put(&t->modified, t->pool, at_pair(t->run[a->event], i), NULL);
     }
 }

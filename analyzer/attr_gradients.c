@@ -127,7 +127,8 @@ static void find_gradients(struct at_trace *t) {
  * ------------------------------------------------------------------------------ */
 static uint64_t signature(const struct at_trace *t, const struct at_access *a) {
     const struct at_event *e = &t->event[a->event];
-    if (e->kind != AT_GEMM) return at_pair(e->name, at_slot_of(t, a));
+    if (e->own && at_slot_of(t, a) == AT_SLOT_C) return at_pair(e->name, t->buffer[a->buffer].argument);
+    if (e->kind != AT_GEMM || e->own) return at_pair(e->name, at_slot_of(t, a));
     uint64_t key = at_mix((uint64_t)e->m + 11) ^ at_mix((uint64_t)e->n + 12) * 3 ^ at_mix((uint64_t)e->batch + 13) * 5;
     if (at_slot_of(t, a) == AT_SLOT_BIAS) key += 7; /* its gradient comes with that of the activations */
     return at_mix(key + (uint64_t)(e->axis_a + 2) * 8 + (uint64_t)(e->axis_b + 2));

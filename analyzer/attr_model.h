@@ -88,6 +88,7 @@ struct at_event {
     int32_t block;                          /* allocations and releases: which */
     int8_t kind, phase;
     int8_t beyond;         /* writes, perhaps, where nobody knows: through a pointer that lies in memory */
+    int8_t own;            /* K: a kernel that is taken for a product */
     int8_t lists;          /* E2: its pointers are so many lists of tensors; 0: no lists */
     int8_t axis_a, axis_b; /* contracted axis of the stored operands */
     int8_t bits_a, bits_b; /* of an element of a factor; 0: not known */
@@ -101,7 +102,8 @@ struct at_buffer {
     int32_t event;
     int16_t slot;
     int8_t mode;
-    uint8_t partial; /* a write that may leave bytes as they were */
+    int16_t argument; /* the slot, while `slot` tells its role in a product of the program's own */
+    uint8_t partial;  /* a write that may leave bytes as they were */
 };
 
 struct at_block {
@@ -193,8 +195,8 @@ struct at_verdict {
 enum at_found_by { AT_BY_RULES, AT_BY_PASSES /* inference */, AT_BY_ONE, AT_BY_NVTX, AT_BY_ACCT_H };
 
 struct at_step {
-    uint8_t complete; /* 0: cut off before its optimizer, or not recorded from its beginning */
-    uint8_t by;       /* enum at_found_by */
+    uint8_t complete;         /* 0: cut off before its optimizer, or not recorded from its beginning */
+    uint8_t by;               /* enum at_found_by */
     int64_t start_ns, end_ns; /* of a step that a marker tells; else 0 */
 };
 
@@ -283,7 +285,7 @@ struct at_trace {
  * -------------------------------------------------------- */
 int at_load(struct at_trace *t, sqlite3 *db, char *err,
             size_t err_len);                                  /* events, blocks, buffers; rewrites op_buffer */
-void at_extents(struct at_trace *t); /* E2: of buffers, before ranges are cut */
+void at_extents(struct at_trace *t);                          /* E2: of buffers, before ranges are cut */
 int at_ranges(struct at_trace *t, char *err, size_t err_len); /* ranges and accesses */
 int at_times(struct at_trace *t, sqlite3 *db, char *err,
              size_t err_len); /* writes op_time; the device's times of events */
@@ -291,22 +293,25 @@ int at_write(struct at_trace *t, sqlite3 *db, char *err, size_t err_len); /* ste
 
 /* ---- in the order in which they run
  * ------------------------------------------------------------------------------------ */
-void at_directions(struct at_trace *t); /* E1, M1–M4 */
-void at_values(struct at_trace *t);     /* V */
-void at_carried(struct at_trace *t);    /* U1 */
-void at_copies(struct at_trace *t);     /* U6 */
-void at_updates(struct at_trace *t);    /* U2–U5 */
-void at_clusters(struct at_trace *t);   /* U7; called by at_updates */
-void at_cut(struct at_trace *t);        /* O: supposes an update where there is none */
-void at_gradients(struct at_trace *t);  /* G1–G3, C0 */
-void at_weights(struct at_trace *t);    /* W1–W3 */
-void at_cut_forget(struct at_trace *t); /* O: takes the supposed update back */
-void at_intervals(struct at_trace *t);  /* S1, S2 */
-void at_phases(struct at_trace *t);     /* P1–P7 */
+void at_directions(struct at_trace *t);   /* E1, M1–M4 */
+void at_values(struct at_trace *t);       /* V */
+void at_own_products(struct at_trace *t); /* K: kernels that are products become AT_GEMM */
+void at_carried(struct at_trace *t);      /* U1 */
+void at_copies(struct at_trace *t);       /* U6 */
+void at_updates(struct at_trace *t);      /* U2–U5 */
+void at_clusters(struct at_trace *t);     /* U7; called by at_updates */
+void at_cut(struct at_trace *t);          /* O: supposes an update where there is none */
+void at_gradients(struct at_trace *t);    /* G1–G3, C0 */
+void at_weights(struct at_trace *t);      /* W1–W3 */
+void at_cut_forget(struct at_trace *t);   /* O: takes the supposed update back */
+void at_intervals(struct at_trace *t);    /* S1, S2 */
+void at_phases(struct at_trace *t);       /* P1–P7 */
 /* An update that the end of the trace cut off before it came to a weight: optimizer, but the end of no step. */
 void at_begun_update(struct at_trace *t);
-void at_steps(struct at_trace *t);   /* K1, N1 */
-void at_classes(struct at_trace *t); /* C1–C9 */
+void at_steps(struct at_trace *t);               /* K1, N1 */
+void at_classes(struct at_trace *t);             /* C1–C9 */
+void at_own_products_forget(struct at_trace *t); /* K: they become kernels again */
+void at_values_again(struct at_trace *t);        /* after products were found */
 
 /* O: the step of a trace cut off in its first forward pass; in place of at_steps' rules. */
 void at_cut_forward(struct at_trace *t);
@@ -342,6 +347,10 @@ static inline int at_is_op(const struct at_event *e) {
 }
 static inline int at_is_work(const struct at_event *e) {
     return e->kind == AT_GEMM || e->kind == AT_KERNEL;
+}
+/* What no library computes. */
+static inline int at_is_own_kernel(const struct at_event *e) {
+    return e->kind == AT_KERNEL || e->own;
 }
 static inline int at_writes(int mode) {
     return mode != AT_R;

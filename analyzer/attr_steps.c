@@ -142,17 +142,22 @@ static int32_t frozen_read(const struct at_trace *t, int32_t e) {
 /* A step is a pass: it begins when a weight is read again and half of the weights have been. */
 static void inference(struct at_trace *t) {
     int32_t *seen = POOL_NEW(t->pool, int32_t, t->ranges); /* pass in which a range was last read, from 1 */
+    int32_t *by = POOL_NEW(t->pool, int32_t, t->ranges);   /* the function that read it first in that pass */
     int32_t frozen = 0, step = -1, read = 0;
     for (int32_t r = 0; r < t->ranges; r++) frozen += t->range[r].frozen;
     for (int32_t i = 0; i < t->gemms; i++) {
         struct at_event *ev = &t->event[t->gemm[i]];
         int32_t w = frozen_read(t, t->gemm[i]);
         if (w >= 0) {
-            if (step < 0 || (seen[w] == step + 1 && 2 * (int64_t)read >= frozen)) {
+            int again = seen[w] == step + 1 && (!ev->own || by[w] == ev->name); /* (a table, then a head) */
+            if (step < 0 || (again && 2 * (int64_t)read >= frozen)) {
                 step++;
                 read = 0;
             }
-            read += seen[w] != step + 1;
+            if (seen[w] != step + 1) {
+                read++;
+                by[w] = ev->name;
+            }
             seen[w] = step + 1;
         }
         ev->step = step;

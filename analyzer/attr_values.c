@@ -117,7 +117,7 @@ static void note_gemms(struct at_trace *t) {
 /* A number that two products share if they multiply the same values in the same shape. */
 static uint64_t product_key(const struct at_trace *t, int32_t e) {
     const struct at_event *ev = &t->event[e];
-    uint64_t key = at_mix((uint64_t)ev->m) ^ at_mix((uint64_t)ev->n + 1) * 3 ^ at_mix((uint64_t)ev->k + 2) * 5;
+    uint64_t key = at_mix((uint64_t)(ev->own ? ev->name : ev->m)) ^ at_mix((uint64_t)ev->n + 1) * 3 ^ at_mix((uint64_t)ev->k + 2) * 5;
     key ^= at_mix((uint64_t)ev->batch + 3) * 7;
     AT_EACH_ACCESS(t, e, a) if (at_is_factor(at_slot_of(t, a))) key += at_mix((uint64_t)a->value + 0x1000);
     return key;
@@ -168,6 +168,18 @@ void at_values(struct at_trace *t) {
     link_repeated_gemms(t);
     t->training_end = training_end(t);
     mark_alive(t);
+}
+
+void at_values_again(struct at_trace *t) {
+    for (int32_t r = 0; r < t->ranges; r++) t->range[r].touches = 0;
+    pool_give(t->pool, t->touch);
+    pool_give(t->pool, t->value);
+    pool_give(t->pool, t->run);
+    pool_give(t->pool, t->gemm);
+    pool_give(t->pool, t->gemm_before);
+    t->value = NULL;
+    t->values = t->gemms = 0;
+    at_values(t);
 }
 
 /* ---- questions
