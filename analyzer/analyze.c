@@ -13,10 +13,15 @@
 #define SQL_TEXT(x) #x
 
 /* Rows of op_buffer that the recorded tables tell are made anew; the sets of launches that have no argument bytes, and
- * operands that no event's field tells (a bias), stay. */
+ * operands that no event's field tells (a bias), stay. Shared sets are the analysis'. A table is emptied at once where
+ * nothing stays. */
+static const char clear_shared[] = "DELETE FROM op_set; DELETE FROM buffer_set;";
+static const char clear_buffers[] =
+    "DELETE FROM buffer_set WHERE buffers > 0 OR ((slot <> 'bias' OR -buffers IN (SELECT op FROM gemm WHERE bias <> 0))"
+    " AND -buffers NOT IN (SELECT id FROM op WHERE kind = 'launch' AND id NOT IN "
+    "(SELECT op FROM launch WHERE args IS NOT NULL)));"
+    "DELETE FROM op_set WHERE buffers > 0 OR buffers NOT IN (SELECT buffers FROM buffer_set);";
 static const char clear_tables[] =
-    "DELETE FROM op_buffer WHERE (slot <> 'bias' OR op IN (SELECT op FROM gemm WHERE bias <> 0)) AND op NOT IN "
-    "(SELECT id FROM op WHERE kind = 'launch' AND id NOT IN (SELECT op FROM launch WHERE args IS NOT NULL));"
     "DELETE FROM step; DELETE FROM phase; DELETE FROM alloc_class; DELETE FROM op_cost; DELETE FROM op_time; DELETE "
     "FROM "
     "op_piece;"
@@ -41,6 +46,14 @@ static void apply_rules(struct at_trace *t) {
     at_phases(t);
     at_begun_update(t);
     at_steps(t);
+}
+
+static int clear(sqlite3 *db, char *err, size_t err_len) {
+    sqlite3_stmt *st;
+    if (sql_prepare(db, &st, "SELECT EXISTS(SELECT 1 FROM op_set WHERE buffers < 0)", err, err_len)) return -1;
+    int told = sqlite3_step(st) == SQLITE_ROW && sqlite3_column_int(st, 0);
+    sqlite3_finalize(st);
+    return sql_run(db, told ? clear_buffers : clear_shared, err, err_len) || sql_run(db, clear_tables, err, err_len);
 }
 
 /* Did a thread do no more work on the device after a call that found no memory? (Statuses of the runtime and of
@@ -83,7 +96,7 @@ static int analyze(struct pool *pool, struct launch_sets *sets, struct launch_pr
         return -1;
     }
     if (older && sql_run(db, no_launches, err, err_len)) return -1;
-    if (sql_run(db, clear_tables, err, err_len) || launch_name_kernels(db, err, err_len)) return -1;
+    if (clear(db, err, err_len) || launch_name_kernels(db, err, err_len)) return -1;
     if (find_death(&t, db, err, err_len)) return -1;
     if (at_load(&t, db, err, err_len) || at_times(&t, db, err, err_len)) return -1;
     at_extents(&t);

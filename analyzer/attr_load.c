@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include "analyzer/attr_live.h"
 #include "analyzer/attr_rows.h"
+#include "analyzer/attr_sets.h"
 #include "analyzer/attr_sql.h"
 
 struct item { /* what becomes an event */
@@ -56,26 +57,28 @@ static void make_blocks(struct at_trace *t, const struct rows *r) {
     }
 }
 
-static struct at_event event_of_row(const struct row *w, int64_t key_ns) {
+static struct at_event event_of_row(const struct rows *r, const struct row *w, int64_t key_ns) {
+    static const struct row_shape nothing = {.cost = -1, .axis_a = -1, .axis_b = -1};
+    const struct row_shape *s = w->shape < 0 ? &nothing : &r->shape[w->shape];
     return (struct at_event){.op = w->op,
                              .key_ns = key_ns,
                              .start_ns = w->start_ns,
                              .end_ns = w->end_ns,
                              .device_start_ns = ACCT_NULL_I64,
                              .device_end_ns = ACCT_NULL_I64,
-                             .m = w->m,
-                             .n = w->n,
-                             .k = w->k,
-                             .batch = w->batch,
+                             .m = s->m,
+                             .n = s->n,
+                             .k = s->k,
+                             .batch = s->batch,
                              .name = w->name,
                              .step = -1,
-                             .cost = w->cost,
+                             .cost = s->cost,
                              .block = -1,
-                             .kind = w->idle ? AT_KERNEL : w->kind,
-                             .axis_a = w->axis_a,
-                             .axis_b = w->axis_b,
-                             .bits_a = w->bits_a,
-                             .bits_b = w->bits_b};
+                             .kind = s->idle ? AT_KERNEL : w->kind,
+                             .axis_a = s->axis_a,
+                             .axis_b = s->axis_b,
+                             .bits_a = s->bits_a,
+                             .bits_b = s->bits_b};
 }
 
 static void make_events(struct at_trace *t, const struct rows *r, const struct item *item, int32_t n) {
@@ -83,7 +86,7 @@ static void make_events(struct at_trace *t, const struct rows *r, const struct i
     t->event = POOL_NEW(t->pool, struct at_event, (size_t)n + 1); /* one more: attr_cut.c */
     for (int32_t i = 0; i < n; i++) {
         if (item[i].what == 0) {
-            t->event[i] = event_of_row(&r->row[item[i].index], item[i].key_ns);
+            t->event[i] = event_of_row(r, &r->row[item[i].index], item[i].key_ns);
             continue;
         }
         struct at_block *b = &t->block[item[i].index];
@@ -108,11 +111,8 @@ struct loader {
     struct at_trace *t;
     const struct rows *r;
     struct live live;
-    sqlite3 *db;
-    sqlite3_stmt *insert;
+    struct sets *sets;
     int32_t buffer_room;
-    char *err;
-    size_t err_len;
 };
 
 static void open_live(struct loader *l) {
@@ -135,17 +135,17 @@ static int is_device(const struct loader *l, int32_t block) {
 
 /* A copy's direction: as stated, or (default) by what the two addresses are. A copy that no device memory takes part in
  * concerns no rule. */
-static void settle_copy(struct loader *l, struct at_event *e, const struct row *w) {
+static void settle_copy(struct loader *l, struct at_event *e, const struct row *w, const struct row_shape *s) {
     int from = 0, to = 0;
-    for (int32_t i = w->first; i >= 0; i = l->r->operand[i].next) {
-        const struct row_operand *o = &l->r->operand[i];
+    for (int32_t i = 0; i < s->operands; i++) {
+        const struct row_operand *o = &l->r->operand[s->operand0 + i];
         int here = is_device(l, block_at(l, w->process, o->address));
         if (o->mode == AT_R)
             from = here;
         else
             to = here;
     }
-    switch (w->direction) {
+    switch (s->direction) {
     case ACCT_direction_H2D:
         e->kind = AT_H2D;
         break;
@@ -160,16 +160,14 @@ static void settle_copy(struct loader *l, struct at_event *e, const struct row *
     }
 }
 
-static int write_buffer(struct loader *l, const struct row *w, const struct row_operand *o, int32_t block) {
-    static const char *const modes[] = {[AT_R] = "r", [AT_W] = "w", [AT_RW] = "rw", [AT_MAYBE] = "?"};
-    char number[16];
-    sqlite3_bind_int64(l->insert, 1, w->op);
-    sqlite3_bind_text(l->insert, 2, rows_slot_text(l->r, o->slot, number), -1, SQLITE_TRANSIENT);
-    sql_bind(l->insert, 3, block < 0 ? ACCT_NULL_I64 : l->t->block[block].alloc);
-    sql_bind(l->insert, 4, o->address ? (int64_t)o->address : ACCT_NULL_I64);
-    sql_bind(l->insert, 5, o->bytes < 0 ? ACCT_NULL_I64 : o->bytes);
-    sqlite3_bind_text(l->insert, 6, modes[o->mode], -1, SQLITE_STATIC);
-    return sql_insert(l->db, l->insert, l->err, l->err_len);
+static void show_operand(struct loader *l, const struct row_operand *o, int32_t block) {
+    const struct at_block *b = block < 0 ? NULL : &l->t->block[block];
+    sets_add(l->sets, &(struct sets_row){.alloc = b ? b->alloc : ACCT_NULL_I64,
+                                         .released = b && b->dead != AT_END,
+                                         .address = o->address ? (int64_t)o->address : ACCT_NULL_I64,
+                                         .bytes = o->bytes < 0 ? ACCT_NULL_I64 : o->bytes,
+                                         .slot = o->slot,
+                                         .mode = o->mode});
 }
 
 /* An extent that leaves the block is no more than a bound (an index from memory may be anything): not known then. */
@@ -184,23 +182,22 @@ static void clip(const struct at_block *b, struct row_operand *o) {
     o->bytes = AT_UNKNOWN_BYTES;
 }
 
-static int take_operand(struct loader *l, int32_t event, const struct row *w, const struct row_operand *o) {
+static void take_operand(struct loader *l, int32_t event, const struct row *w, const struct row_operand *o) {
     struct at_trace *t = l->t;
     int32_t b = block_at(l, w->process, o->pointer ? o->pointer : o->address);
-    if (b < 0 && o->maybe) return 0;
+    if (b < 0 && o->maybe) return;
     if (b < 0) b = block_at(l, w->process, o->address);
     struct row_operand inside = *o;
     if (b >= 0 && o->pointer) {
         clip(&t->block[b], &inside);
-        if (!inside.bytes) return 0;
+        if (!inside.bytes) return;
         o = &inside;
     }
-    if (!o->kept && write_buffer(l, w, o, b)) return -1;
+    if (o->kept == ROW_WRITTEN) show_operand(l, o, b);
     if (!o->address && o->mode == AT_MAYBE) t->event[event].beyond = 1;
-    if (!is_device(l, b)) return 0;
+    if (!is_device(l, b)) return;
     const struct at_event *e = &t->event[event];
-    if ((e->kind == AT_H2D && o->mode == AT_R) || (e->kind == AT_D2H && o->mode == AT_W))
-        return 0; /* the host's side */
+    if ((e->kind == AT_H2D && o->mode == AT_R) || (e->kind == AT_D2H && o->mode == AT_W)) return; /* the host's side */
     POOL_ROOM(t->pool, t->buffer, t->buffers, l->buffer_room);
     int64_t offset = (int64_t)(o->address - (uint64_t)t->block[b].address), bytes = o->bytes;
     if (bytes > t->block[b].bytes - offset) bytes = t->block[b].bytes - offset;
@@ -211,15 +208,18 @@ static int take_operand(struct loader *l, int32_t event, const struct row *w, co
                                                  .slot = o->slot,
                                                  .mode = o->mode,
                                                  .partial = o->partial};
-    return 0;
+    return;
 }
 
 static int take_row(struct loader *l, int32_t event, const struct row *w) {
     struct at_event *e = &l->t->event[event];
-    if (e->kind == AT_D2D && w->direction) settle_copy(l, e, w);
-    for (int32_t i = w->first; i >= 0; i = l->r->operand[i].next)
-        if (take_operand(l, event, w, &l->r->operand[i])) return -1;
-    return 0;
+    const struct row_shape *s = w->shape < 0 ? NULL : &l->r->shape[w->shape];
+    if (!s) return 0;
+    int told = 0;
+    if (e->kind == AT_D2D && s->direction) settle_copy(l, e, w, s);
+    for (int32_t i = 0; i < s->operands; i++) told |= l->r->operand[s->operand0 + i].kept == ROW_TOLD;
+    for (int32_t i = 0; i < s->operands; i++) take_operand(l, event, w, &l->r->operand[s->operand0 + i]);
+    return sets_end(l->sets, w->op, told);
 }
 
 static int resolve(struct loader *l, const struct item *item) {
@@ -254,16 +254,14 @@ int at_load(struct at_trace *t, sqlite3 *db, char *err, size_t err_len) {
     make_events(t, &r, item, n);
     t->cost = r.cost;
     t->costs = r.costs;
-    struct loader l = {.t = t, .r = &r, .db = db, .err = err, .err_len = err_len};
+    struct loader l = {.t = t, .r = &r};
     open_live(&l);
-    if (sql_prepare(db, &l.insert,
-                    "INSERT INTO op_buffer(op, slot, alloc, address, bytes, mode) VALUES(?, ?, ?, ?, ?, ?)", err,
-                    err_len))
-        return -1;
+    if (sets_open(&l.sets, t->pool, &r, db, err, err_len)) return -1;
     int rc = resolve(&l, item);
-    sqlite3_finalize(l.insert);
+    sets_close(l.sets);
     pool_give(t->pool, item);
     pool_give(t->pool, r.row);
+    pool_give(t->pool, r.shape);
     pool_give(t->pool, r.operand);
     pool_give(t->pool, r.alloc);
     return rc;

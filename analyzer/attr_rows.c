@@ -1,96 +1,57 @@
 /* Reads the recorded tables: calls with their operands and costs, and allocations. */
 #include "analyzer/attr_rows.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "analyzer/attr_sql.h"
 
-/* ---- slots ---------------------------------------------------------------------------------------------------------
- */
-static const char *const fixed_slots[] = {"A", "B", "C", "bias", "D", "aux", "workspace"};
-
-const char *rows_slot_text(const struct rows *r, int16_t slot, char buf[16]) {
-    if (slot >= 0) {
-        sqlite3_snprintf(16, buf, "%d", slot);
-        return buf;
-    }
-    if (slot > AT_SLOT_FIRST_FREE) return fixed_slots[-1 - slot];
-    return r->slot_name[AT_SLOT_FIRST_FREE - slot];
-}
-
-static int16_t slot_named(struct rows *r, const char *text) {
-    for (int i = 0; i < -1 - AT_SLOT_FIRST_FREE; i++)
-        if (!strcmp(text, fixed_slots[i])) return (int16_t)(-1 - i);
-    for (int i = 0; i < r->slot_names; i++)
-        if (!strcmp(text, r->slot_name[i])) return (int16_t)(AT_SLOT_FIRST_FREE - i);
-    if (r->slot_names > 1000) return AT_SLOT_FIRST_FREE; /* a damaged table */
-    POOL_ROOM(r->pool, r->slot_name, r->slot_names, r->slot_room);
-    char *copy = POOL_NEW(r->pool, char, strlen(text) + 1);
-    strcpy(copy, text);
-    r->slot_name[r->slot_names] = copy;
-    return (int16_t)(AT_SLOT_FIRST_FREE - r->slot_names++);
-}
-
-static int16_t slot_of(struct rows *r, const char *text) {
-    if (!text) text = "";
-    return text[0] && !text[strspn(text, "0123456789")] ? (int16_t)(atoi(text) & 0x7fff) : slot_named(r, text);
-}
-
-static void add_operand(struct rows *r, struct row *row, struct row_operand o) {
-    POOL_ROOM(r->pool, r->operand, r->operands, r->operand_room);
-    o.next = -1;
-    r->operand[r->operands] = o;
-    if (row->first < 0)
-        row->first = r->operands;
-    else
-        r->operand[row->last].next = r->operands;
-    row->last = r->operands++;
-}
-
 /* ---- calls
  * ----------------------------------------------------------------------------------------------------------- */
+/* -1: a call that moves and computes nothing. */
 static int kind_of(const char *text) {
+    if (!strcmp(text, "launch") || !strcmp(text, "blas") || !strcmp(text, "collective")) return AT_KERNEL;
+    if (!strcmp(text, "gemm")) return AT_GEMM;
     if (!strcmp(text, "copy")) return AT_D2D; /* settled when the addresses are known */
     if (!strcmp(text, "memset")) return AT_MEMSET;
-    if (!strcmp(text, "gemm")) return AT_GEMM;
-    if (!strcmp(text, "workspace")) return AT_HANDED;
-    return AT_KERNEL; /* blas, launch, collective: known directions */
+    return strcmp(text, "workspace") ? -1 : AT_HANDED;
 }
 
 static int read_calls(struct rows *r, sqlite3 *db, char *err, size_t err_len) {
     sqlite3_stmt *st;
     if (sql_prepare(db, &st,
-                    "SELECT id, process, api, kind, device, start_ns, end_ns, thread FROM op "
-                    "WHERE status = 0 AND kind IN ('copy', 'memset', 'gemm', 'blas', 'launch', 'workspace', "
-                    "'collective') ORDER BY id",
-                    err, err_len))
+                    "SELECT id, process, thread, api, kind, device, start_ns, end_ns, status FROM op ORDER BY id", err,
+                    err_len))
         return -1;
     int rc;
     while ((rc = sql_row(db, st, err, err_len)) > 0) {
+        int status = sqlite3_column_int(st, 8);
+        const char *text = (const char *)sqlite3_column_text(st, 4);
+        int kind = text && !status ? kind_of(text) : -1;
+        r->no_memory_calls += status == 2 || status == 3;
+        if (kind < 0) continue;
         POOL_ROOM(r->pool, r->row, r->rows, r->row_room);
-        const char *kind = (const char *)sqlite3_column_text(st, 3);
-        r->row[r->rows++] = (struct row){.library = !strcmp(kind, "gemm") || !strcmp(kind, "blas"),
-                                         .kind = (int8_t)kind_of(kind),
+        r->row[r->rows++] = (struct row){.library = kind == AT_GEMM || text[0] == 'b',
+                                         .kind = (int8_t)kind,
                                          .op = sqlite3_column_int64(st, 0),
                                          .process = sqlite3_column_int64(st, 1),
-                                         .name = sqlite3_column_int(st, 2),
-                                         .device = sql_i32(st, 4),
-                                         .start_ns = sqlite3_column_int64(st, 5),
-                                         .end_ns = sqlite3_column_int64(st, 6),
-                                         .thread = sqlite3_column_int64(st, 7),
-                                         .first = -1,
-                                         .last = -1,
-                                         .cost = -1,
-                                         .axis_a = -1,
-                                         .axis_b = -1};
+                                         .thread = sqlite3_column_int64(st, 2),
+                                         .name = sqlite3_column_int(st, 3),
+                                         .device = sql_i32(st, 5),
+                                         .start_ns = sqlite3_column_int64(st, 6),
+                                         .end_ns = sqlite3_column_int64(st, 7),
+                                         .shape = -1};
     }
     sqlite3_finalize(st);
     return rc;
 }
 
-static struct row *row_find(const struct rows *r, int64_t op) {
+/* Rows of the tables of details come in the same order: the row is the one behind the last found, or near it. */
+static struct row *row_find(const struct rows *r, int64_t op, int32_t *last) {
     int32_t lo = 0, hi = r->rows;
+    for (int32_t i = *last, n = 0; i < r->rows && n < 64; i++, n++)
+        if (r->row[i].op == op) return &r->row[*last = i];
     while (lo < hi) {
         int32_t mid = lo + (hi - lo) / 2;
         if (r->row[mid].op < op)
@@ -98,56 +59,8 @@ static struct row *row_find(const struct rows *r, int64_t op) {
         else
             hi = mid;
     }
-    return lo < r->rows && r->row[lo].op == op ? &r->row[lo] : NULL;
-}
-
-static int mode_of(enum cost_mode m) {
-    return m == COST_EITHER ? AT_MAYBE : (int)m;
-}
-
-static int64_t matmul_flops(const struct cost *c) {
-    return c->matmul || c->flops == COST_UNKNOWN ? c->flops : 0;
-}
-
-/* The next group of a grouped product adds to the first one's row. */
-static void add_cost(struct rows *r, struct row *row, const struct cost *c, const char *dtype) {
-    if (row->cost < 0) {
-        POOL_ROOM(r->pool, r->cost, r->costs, r->cost_room);
-        r->cost[r->costs] = (struct at_cost){.flops = c->flops,
-                                             .flops_most = c->flops,
-                                             .matmul_flops = matmul_flops(c),
-                                             .matmul_flops_most = matmul_flops(c),
-                                             .integer_ops = c->integer_ops,
-                                             .bytes_read = c->bytes_read,
-                                             .bytes_written = c->bytes_written,
-                                             .price = COST_UNKNOWN,
-                                             .dtype = dtype,
-                                             .grade = (int8_t)c->grade,
-                                             .matmul = (int8_t)c->matmul};
-        row->cost = r->costs++;
-        return;
-    }
-    struct at_cost *sum = &r->cost[row->cost];
-    sum->flops = sum->flops_most = cost_amount_add(sum->flops, c->flops);
-    sum->matmul_flops = sum->matmul_flops_most = cost_amount_add(sum->matmul_flops, matmul_flops(c));
-    sum->integer_ops = cost_amount_add(sum->integer_ops, c->integer_ops);
-    sum->bytes_read = cost_amount_add(sum->bytes_read, c->bytes_read);
-    sum->bytes_written = cost_amount_add(sum->bytes_written, c->bytes_written);
-    if ((int)c->grade > sum->grade) sum->grade = (int8_t)c->grade;
-}
-
-static void add_call(struct rows *r, struct row *row, const struct cost *c, const char *dtype) {
-    add_cost(r, row, c, dtype);
-    for (int i = 0; i < c->operands; i++) {
-        const struct cost_operand *o = &c->operand[i];
-        add_operand(r, row,
-                    (struct row_operand){.address = o->address,
-                                         .slot = slot_of(r, o->slot),
-                                         .bytes = o->bytes == COST_UNKNOWN ? AT_UNKNOWN_BYTES : o->bytes,
-                                         .mode = (int8_t)mode_of(o->mode)});
-        if (!strcmp(o->slot, "A")) row->axis_a = (int8_t)o->axis;
-        if (!strcmp(o->slot, "B")) row->axis_b = (int8_t)o->axis;
-    }
+    if (lo == r->rows || r->row[lo].op != op) return NULL;
+    return &r->row[*last = lo];
 }
 
 /* ---- what decides number formats
@@ -203,6 +116,16 @@ static uint64_t sql_address(sqlite3_stmt *st, int column) {
     return (uint64_t)sqlite3_column_int64(st, column);
 }
 
+/* What makes a call's shape; the first word tells whose the rest is. */
+enum { DETAIL_GEMM, DETAIL_COPY, DETAIL_MEMSET, DETAIL_LAUNCH };
+struct gemm_key {
+    int64_t what;
+    struct cost_gemm gemm;
+    struct cost_machine machine;
+    uint64_t workspace;
+    int64_t workspace_bytes;
+};
+
 /* What only cuBLASLt has. */
 static void read_gemm_beside(sqlite3_stmt *st, struct cost_gemm *g) {
     g->d = sql_address(st, 26);
@@ -231,51 +154,58 @@ static void read_gemm_beside(sqlite3_stmt *st, struct cost_gemm *g) {
     g->d_out_scale_mode = sql_enum(st, 49, COST_OF_scale_mode);
 }
 
-static void add_workspace(struct rows *r, struct row *row, uint64_t address, int64_t bytes) {
-    if (address && bytes > 0)
-        add_operand(r, row,
-                    (struct row_operand){
-                        .address = address, .bytes = bytes, .slot = AT_SLOT_WORKSPACE, .mode = AT_W, .kept = 1});
+static void make_gemm(struct rows *r, const struct gemm_key *k) {
+    struct row_shape *s = shape_begin(r);
+    const struct cost_gemm *g = &k->gemm;
+    struct cost c;
+    cost_of_gemm(g, &c);
+    s->m = g->m;
+    s->n = g->n;
+    s->k = g->k;
+    s->batch = g->batch;
+    s->bits_a = (int8_t)cost_type_bits(g->a_type);
+    s->bits_b = (int8_t)cost_type_bits(g->b_type);
+    s->idle = g->m <= 0 || g->n <= 0 || g->batch <= 0;
+    shape_add_call(r, &c, cost_gemm_dtype(g, &k->machine));
+    shape_add_workspace(r, k->workspace, k->workspace_bytes);
 }
 
 static void read_gemm(struct rows *r, struct row *row, sqlite3_stmt *st, struct machines *m) {
-    struct cost_gemm g = {.trans_a = sql_enum(st, 1, COST_OF_trans),
-                          .trans_b = sql_enum(st, 2, COST_OF_trans),
-                          .m = sql_i64(st, 3),
-                          .n = sql_i64(st, 4),
-                          .k = sql_i64(st, 5),
-                          .batch = or_one(sql_i64(st, 6)),
-                          .a = (uint64_t)sqlite3_column_int64(st, 7),
-                          .b = (uint64_t)sqlite3_column_int64(st, 8),
-                          .c = (uint64_t)sqlite3_column_int64(st, 9),
-                          .lda = sql_i64(st, 10),
-                          .ldb = sql_i64(st, 11),
-                          .ldc = sql_i64(st, 12),
-                          .stride_a = sql_i64(st, 13),
-                          .stride_b = sql_i64(st, 14),
-                          .stride_c = sql_i64(st, 15),
-                          .a_type = sql_enum(st, 16, COST_OF_dtype),
-                          .b_type = sql_enum(st, 17, COST_OF_dtype),
-                          .c_type = sql_enum(st, 18, COST_OF_dtype),
-                          .compute = sql_enum(st, 19, COST_OF_compute),
-                          .alpha = sql_enum(st, 20, COST_OF_scalar),
-                          .beta = sql_enum(st, 21, COST_OF_scalar),
-                          .pointer_array = (uint32_t)sqlite3_column_int(st, 22),
-                          .math_mode = sql_i32(st, 23)};
-    read_gemm_beside(st, &g);
-    struct cost c;
-    cost_of_gemm(&g, &c);
-    if (row->cost < 0) {
-        row->m = g.m;
-        row->n = g.n;
-        row->k = g.k;
-        row->batch = g.batch;
-        row->bits_a = (int8_t)cost_type_bits(g.a_type);
-        row->bits_b = (int8_t)cost_type_bits(g.b_type);
-        row->idle = g.m <= 0 || g.n <= 0 || g.batch <= 0;
-    }
-    add_call(r, row, &c, cost_gemm_dtype(&g, machine_of(m, row->process, row->device)));
-    add_workspace(r, row, (uint64_t)sqlite3_column_int64(st, 24), sql_i64(st, 25));
+    struct gemm_key key;
+    struct cost_gemm *g = &key.gemm;
+    memset(&key, 0, sizeof key); /* gaps too */
+    key.what = DETAIL_GEMM;
+    key.machine = *machine_of(m, row->process, row->device);
+    g->trans_a = sql_enum(st, 1, COST_OF_trans);
+    g->trans_b = sql_enum(st, 2, COST_OF_trans);
+    g->m = sql_i64(st, 3);
+    g->n = sql_i64(st, 4);
+    g->k = sql_i64(st, 5);
+    g->batch = or_one(sql_i64(st, 6));
+    g->a = sql_address(st, 7);
+    g->b = sql_address(st, 8);
+    g->c = sql_address(st, 9);
+    g->lda = sql_i64(st, 10);
+    g->ldb = sql_i64(st, 11);
+    g->ldc = sql_i64(st, 12);
+    g->stride_a = sql_i64(st, 13);
+    g->stride_b = sql_i64(st, 14);
+    g->stride_c = sql_i64(st, 15);
+    g->a_type = sql_enum(st, 16, COST_OF_dtype);
+    g->b_type = sql_enum(st, 17, COST_OF_dtype);
+    g->c_type = sql_enum(st, 18, COST_OF_dtype);
+    g->compute = sql_enum(st, 19, COST_OF_compute);
+    g->alpha = sql_enum(st, 20, COST_OF_scalar);
+    g->beta = sql_enum(st, 21, COST_OF_scalar);
+    g->pointer_array = (uint32_t)sqlite3_column_int(st, 22);
+    g->math_mode = sql_i32(st, 23);
+    key.workspace = sql_address(st, 24);
+    key.workspace_bytes = sql_i64(st, 25);
+    read_gemm_beside(st, g);
+    if (shape_give_known(r, row, &key, sizeof key)) return;
+    make_gemm(r, &key);
+    shape_keep(r);
+    shape_give(r, row);
 }
 
 /* Writes and reads nothing: scal by 0, geam with two factors 0. */
@@ -315,53 +245,75 @@ static void read_blas(struct rows *r, struct row *row, sqlite3_stmt *st, struct 
                           .b_type = sql_enum(st, 26, COST_OF_dtype)};
     struct cost c;
     cost_of_blas(&b, &c);
-    if (c.role == COST_PRODUCT) row->kind = AT_GEMM;
-    if (c.role == COST_COPY) row->kind = AT_D2D;
-    if (c.role == COST_KERNEL && only_clears(&c)) row->kind = AT_MEMSET;
-    row->m = b.m;
-    row->n = b.n;
-    row->k = b.k;
-    row->batch = b.batch;
-    row->bits_a = row->bits_b = (int8_t)cost_type_bits(b.type);
-    row->idle = c.role == COST_PRODUCT && c.flops == 0;
-    add_call(r, row, &c, cost_type_name(b.type));
+    struct row_shape *s = shape_begin(r);
+    if (c.role == COST_PRODUCT) s->kind = AT_GEMM;
+    if (c.role == COST_COPY) s->kind = AT_D2D;
+    if (c.role == COST_KERNEL && only_clears(&c)) s->kind = AT_MEMSET;
+    s->m = b.m;
+    s->n = b.n;
+    s->k = b.k;
+    s->batch = b.batch;
+    s->bits_a = s->bits_b = (int8_t)cost_type_bits(b.type);
+    s->idle = c.role == COST_PRODUCT && c.flops == 0;
+    shape_add_call(r, &c, cost_type_name(b.type));
+    shape_give(r, row);
 }
+
+struct copy_key {
+    int64_t what, direction;
+    struct cost_copy copy;
+};
 
 static void read_copy(struct rows *r, struct row *row, sqlite3_stmt *st, struct machines *m) {
     (void)m;
-    struct cost_copy y = {.dst = (uint64_t)sqlite3_column_int64(st, 1),
-                          .src = (uint64_t)sqlite3_column_int64(st, 2),
-                          .bytes = sql_i64(st, 3),
-                          .width_bytes = sql_i64(st, 5),
-                          .height = sql_i64(st, 6),
-                          .dst_pitch_bytes = sql_i64(st, 7),
-                          .src_pitch_bytes = sql_i64(st, 8)};
-    struct cost c;
-    cost_of_copy(&y, &c);
     uint32_t direction = sql_enum(st, 4, COST_OF_direction);
-    row->direction = (uint8_t)(direction ? direction : ACCT_direction_DEFAULT);
-    add_call(r, row, &c, NULL);
+    struct copy_key key = {DETAIL_COPY,
+                           direction ? direction : ACCT_direction_DEFAULT,
+                           {.dst = sql_address(st, 1),
+                            .src = sql_address(st, 2),
+                            .bytes = sql_i64(st, 3),
+                            .width_bytes = sql_i64(st, 5),
+                            .height = sql_i64(st, 6),
+                            .dst_pitch_bytes = sql_i64(st, 7),
+                            .src_pitch_bytes = sql_i64(st, 8)}};
+    struct cost c;
+    if (shape_give_known(r, row, &key, sizeof key)) return;
+    cost_of_copy(&key.copy, &c);
+    shape_begin(r)->direction = (uint8_t)key.direction;
+    shape_add_call(r, &c, NULL);
+    shape_keep(r);
+    shape_give(r, row);
 }
+
+struct memset_key {
+    int64_t what;
+    struct cost_memset set;
+};
 
 static void read_memset(struct rows *r, struct row *row, sqlite3_stmt *st, struct machines *m) {
     (void)m;
-    struct cost_memset y = {.dst = (uint64_t)sqlite3_column_int64(st, 1),
-                            .bytes = sql_i64(st, 2),
-                            .width_bytes = sql_i64(st, 3),
-                            .height = sql_i64(st, 4),
-                            .pitch_bytes = sql_i64(st, 5)};
+    struct memset_key key = {DETAIL_MEMSET,
+                             {.dst = sql_address(st, 1),
+                              .bytes = sql_i64(st, 2),
+                              .width_bytes = sql_i64(st, 3),
+                              .height = sql_i64(st, 4),
+                              .pitch_bytes = sql_i64(st, 5)}};
     struct cost c;
-    cost_of_memset(&y, &c);
-    add_call(r, row, &c, NULL);
+    if (shape_give_known(r, row, &key, sizeof key)) return;
+    cost_of_memset(&key.set, &c);
+    shape_begin(r);
+    shape_add_call(r, &c, NULL);
+    shape_keep(r);
+    shape_give(r, row);
 }
 
 static void read_workspace(struct rows *r, struct row *row, sqlite3_stmt *st, struct machines *m) {
     (void)m;
-    add_workspace(r, row, sql_address(st, 1), sql_i64(st, 2));
+    shape_begin(r);
+    shape_add_workspace(r, sql_address(st, 1), sql_i64(st, 2));
+    shape_give(r, row);
 }
 
-/* A pointer of its own is slot "2"; one inside a struct "2+16"; a further piece of what it reaches "2/1"; what
- * lies behind pointers in memory "*". */
 /* A collective reads what it sends and writes what it receives. Where both lie in one place: the part that the rank
  * keeps as it is is read only (all_gather), what is summed up is modified (all_reduce). */
 static void read_collective(struct rows *r, struct row *row, sqlite3_stmt *st, struct machines *m) {
@@ -376,21 +328,25 @@ static void read_collective(struct rows *r, struct row *row, sqlite3_stmt *st, s
                                 .root = sql_i64(st, 8)};
     struct cost c;
     cost_of_collective(&y, &c);
-    add_call(r, row, &c, NULL);
+    shape_begin(r);
+    shape_add_call(r, &c, NULL);
+    shape_give(r, row);
 }
 
+/* A pointer of its own is slot "2"; one inside a struct "2+16"; a further piece of what it reaches "2/1"; what
+ * lies behind pointers in memory "*". */
 static int16_t launch_slot(struct rows *r, const struct launch_buffer *b) {
     char text[64];
-    if (b->param < 0) return slot_named(r, "*");
+    if (b->param < 0) return rows_slot(r, "*");
     if (!b->offset && !b->piece) return (int16_t)(b->param & 0x7fff);
     int n = snprintf(text, sizeof text, "%d", b->param);
     if (b->offset) n += snprintf(text + n, sizeof text - (size_t)n, "+%d", b->offset);
     if (b->piece) snprintf(text + n, sizeof text - (size_t)n, "/%d", b->piece);
-    return slot_named(r, text);
+    return rows_slot(r, text);
 }
 
 /* Launches that share a price share its row in rows.cost. */
-static void add_price(struct rows *r, struct row *row, const struct launch_call *call) {
+static void add_price(struct rows *r, struct row_shape *s, const struct launch_call *call) {
     struct launch_price *p = launch_price_of(r->prices, call, r->err, r->err_len);
     if (!p) {
         r->failed = 1;
@@ -411,7 +367,41 @@ static void add_price(struct rows *r, struct row *row, const struct launch_call 
                                              .matmul = p->matmul_flops_most != 0 && p->matmul_flops != COST_UNKNOWN};
         p->cost = r->costs++;
     }
-    row->cost = p->cost;
+    s->cost = p->cost;
+}
+
+static void make_launch(struct rows *r, const struct launch_call *call) {
+    const struct launch_buffer *b;
+    int n;
+    if (launch_sets_of(r->sets, call, &b, &n)) longjmp(r->pool->failed, 1);
+    add_price(r, shape_begin(r), call);
+    for (int i = 0; i < n; i++)
+        shape_add_operand(r, (struct row_operand){.address = b[i].address,
+                                                  .pointer = b[i].pointer,
+                                                  .bytes = b[i].bytes,
+                                                  .slot = launch_slot(r, &b[i]),
+                                                  .mode = (int8_t)b[i].mode,
+                                                  .partial = (uint8_t)b[i].partial,
+                                                  .maybe = (uint8_t)b[i].maybe});
+}
+
+struct launch_key {
+    int64_t what, kernel;
+    uint32_t grid[3], block[3], dynamic_shared, arg_bytes;
+    unsigned char args[4096]; /* without what nothing depends on */
+};
+
+/* Bytes of the key; 0: too many. */
+static size_t key_of_launch(struct rows *r, const struct launch_call *call, struct launch_key *key) {
+    if (call->arg_bytes > sizeof key->args) return 0;
+    key->what = DETAIL_LAUNCH;
+    key->kernel = call->kernel;
+    memcpy(key->grid, call->grid, sizeof key->grid);
+    memcpy(key->block, call->block, sizeof key->block);
+    key->dynamic_shared = call->dynamic_shared;
+    key->arg_bytes = call->args ? (uint32_t)call->arg_bytes : UINT32_MAX;
+    if (call->args) launch_sets_mask(r->sets, call, key->args);
+    return offsetof(struct launch_key, args) + (call->args ? call->arg_bytes : 0);
 }
 
 static void read_launch(struct rows *r, struct row *row, sqlite3_stmt *st, struct machines *m) {
@@ -422,20 +412,13 @@ static void read_launch(struct rows *r, struct row *row, sqlite3_stmt *st, struc
                                .dynamic_shared = sql_u32(st, 9),
                                .args = sqlite3_column_blob(st, 8),
                                .arg_bytes = (size_t)sqlite3_column_bytes(st, 8)};
-    const struct launch_buffer *b;
-    int n;
+    struct launch_key key;
+    size_t bytes = key_of_launch(r, &call, &key);
     if (call.kernel) row->name = ROW_KERNEL_NAME + (int32_t)(call.kernel & (ROW_KERNEL_NAME - 1));
-    if (launch_sets_of(r->sets, &call, &b, &n)) longjmp(r->pool->failed, 1);
-    add_price(r, row, &call);
-    for (int i = 0; i < n; i++)
-        add_operand(r, row,
-                    (struct row_operand){.address = b[i].address,
-                                         .pointer = b[i].pointer,
-                                         .bytes = b[i].bytes,
-                                         .slot = launch_slot(r, &b[i]),
-                                         .mode = (int8_t)b[i].mode,
-                                         .partial = (uint8_t)b[i].partial,
-                                         .maybe = (uint8_t)b[i].maybe});
+    if (bytes && shape_give_known(r, row, &key, bytes)) return;
+    make_launch(r, &call);
+    if (bytes) shape_keep(r);
+    shape_give(r, row);
 }
 
 /* Sets of a launch that the recorded tables already tell, and operands that an event's fields do not (a bias). */
@@ -444,12 +427,13 @@ static void read_buffer(struct rows *r, struct row *row, sqlite3_stmt *st, struc
     const char *mode = (const char *)sqlite3_column_text(st, 4);
     int code = !mode || *mode == '?' ? AT_MAYBE : !strcmp(mode, "rw") ? AT_RW : *mode == 'w' ? AT_W : AT_R;
     int64_t bytes = sql_i64(st, 3);
-    add_operand(r, row,
-                (struct row_operand){.address = (uint64_t)sqlite3_column_int64(st, 2),
-                                     .bytes = bytes < 0 ? AT_UNKNOWN_BYTES : bytes,
-                                     .slot = slot_of(r, (const char *)sqlite3_column_text(st, 1)),
-                                     .mode = (int8_t)code,
-                                     .kept = 1});
+    shape_begin(r);
+    shape_add_operand(r, (struct row_operand){.address = sql_address(st, 2),
+                                              .bytes = bytes < 0 ? AT_UNKNOWN_BYTES : bytes,
+                                              .slot = rows_slot(r, (const char *)sqlite3_column_text(st, 1)),
+                                              .mode = (int8_t)code,
+                                              .kept = ROW_TOLD});
+    shape_give(r, row);
 }
 
 static const struct detail {
@@ -494,8 +478,9 @@ static int read_details(struct rows *r, sqlite3 *db, struct machines *m, char *e
         if (!sql_has_table(db, details[i].table)) continue; /* a trace in which no such call occurs may lack it */
         if (sql_prepare(db, &st, details[i].sql, err, err_len)) return -1;
         int rc;
+        int32_t last = 0;
         while ((rc = sql_row(db, st, err, err_len)) > 0) {
-            struct row *row = row_find(r, sqlite3_column_int64(st, 0));
+            struct row *row = row_find(r, sqlite3_column_int64(st, 0), &last);
             if (row) details[i].read(r, row, st, m);
         }
         sqlite3_finalize(st);

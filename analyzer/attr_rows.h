@@ -13,16 +13,22 @@
 /* One call that touches memory or is handed some. */
 struct row {
     int64_t op, start_ns, end_ns;
-    int64_t m, n, k, batch;
     int64_t process, thread;
     int32_t name, device;
-    int32_t first, last; /* in rows.operand, linked; -1 */
+    int32_t shape;   /* in rows.shape; -1: nothing is known of it */
+    int8_t kind;     /* enum at_kind */
+    uint8_t library; /* a BLAS call */
+};
+
+/* What calls that are alike have in common: all but when. Most calls of a training run come again in each step. */
+struct row_shape {
+    int64_t m, n, k, batch;
+    int32_t operand0, operands; /* in rows.operand */
     int32_t cost;
-    int8_t kind; /* enum at_kind */
+    int8_t kind; /* enum at_kind where the call's table says more than its kind; -1 */
     int8_t axis_a, axis_b;
     int8_t bits_a, bits_b; /* of an element of a factor; 0: not known */
     uint8_t direction;     /* copies: as stated */
-    uint8_t library;       /* a BLAS call */
     uint8_t idle;          /* does nothing that the rules could use */
 };
 
@@ -30,13 +36,14 @@ struct row_operand {
     uint64_t address;
     uint64_t pointer; /* the argument that names the block, where that is not `address`; 0 */
     int64_t bytes;    /* AT_UNKNOWN_BYTES */
-    int32_t next;
     int16_t slot;
     int8_t mode;
     uint8_t partial; /* a write that may leave bytes as they were */
-    uint8_t kept;    /* is in op_buffer already */
+    uint8_t kept;    /* enum row_kept */
     uint8_t maybe;   /* an operand only if it lies in a block */
 };
+
+enum row_kept { ROW_WRITTEN /* to op_buffer */, ROW_NOT_SHOWN, ROW_TOLD /* is in op_buffer already */ };
 
 struct row_alloc {
     int64_t id, process, address, bytes, alloc_ns, free_ns, free_op, thread, start_ns;
@@ -47,8 +54,12 @@ struct rows {
     struct pool *pool;
     struct row *row;
     int32_t rows, row_room; /* by op id */
+    struct row_shape *shape;
+    int32_t shapes, shape_room;
     struct row_operand *operand;
     int32_t operands, operand_room;
+    struct row_cache *cache; /* of shapes, by what makes them */
+    int32_t no_memory_calls; /* calls that returned 2 or 3, as those do that found no memory */
     struct at_cost *cost;
     int32_t costs, cost_room;
     struct row_alloc *alloc;
@@ -64,6 +75,19 @@ struct rows {
 
 /* 0, or negative with one line in err. */
 int rows_read(struct rows *r, sqlite3 *db, char *err, size_t err_len);
+/* attr_shapes.c. A shape under construction is the last one: operands and costs are added to it. */
+int16_t rows_slot(struct rows *r, const char *text);
+struct row_shape *shape_begin(struct rows *r);
+void shape_add_operand(struct rows *r, struct row_operand o);
+void shape_add_call(struct rows *r, const struct cost *c, const char *dtype);
+void shape_add_workspace(struct rows *r, uint64_t address, int64_t bytes);
+/* Gives the row the last shape; a row that has one already (a grouped product) gets both as one. */
+void shape_give(struct rows *r, struct row *row);
+/* Gives the row the shape that was kept for these bytes: 1, or 0 where there is none. Then one may be made, which
+ * shape_keep keeps for them. Bounded: the latest ones are kept. */
+int shape_give_known(struct rows *r, struct row *row, const void *key, size_t bytes);
+void shape_keep(struct rows *r);
+
 /* The text of a slot; number slots are written into buf. */
 const char *rows_slot_text(const struct rows *r, int16_t slot, char buf[16]);
 

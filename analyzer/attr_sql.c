@@ -31,7 +31,8 @@ int sql_insert(sqlite3 *db, sqlite3_stmt *st, char *err, size_t err_len) {
 
 int sql_has_table(sqlite3 *db, const char *name) {
     sqlite3_stmt *st;
-    if (sqlite3_prepare_v2(db, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", -1, &st, NULL))
+    if (sqlite3_prepare_v2(db, "SELECT 1 FROM sqlite_master WHERE type IN ('table', 'view') AND name = ?", -1, &st,
+                           NULL))
         return 0;
     sqlite3_bind_text(st, 1, name, -1, SQLITE_STATIC);
     int found = sqlite3_step(st) == SQLITE_ROW;

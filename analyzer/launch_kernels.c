@@ -244,6 +244,15 @@ static void find_uses(struct launch_kernel *k) {
     k->cost_uses = NULL;
 }
 
+/* After find_uses and analyse_entry. Where an access cannot be followed, each word may be a pointer. */
+static void find_matters(struct launch_kernel *k) {
+    if (!k->entry || !k->cost_uses || k->fixed.unknown || !(k->matters = malloc((size_t)k->entry->param_bytes + 1)))
+        return;
+    ptx_access_uses(k->module, k->entry, k->matters);
+    for (uint32_t i = 0; i < k->entry->param_bytes; i++)
+        k->matters[i] = k->matters[i] || k->cost_uses[i] != PTX_COST_BY_NOTHING ? 0xff : 0;
+}
+
 static struct launch_kernel *read_kernel(struct launch_kernels *k, int64_t id, int *failed) {
     sqlite3_stmt *st;
     struct launch_kernel *out = NULL;
@@ -261,14 +270,17 @@ static struct launch_kernel *read_kernel(struct launch_kernels *k, int64_t id, i
         params_from_entry(out);
         find_uses(out);
         analyse_entry(out);
+        find_matters(out);
     }
     sqlite3_finalize(st);
     return out;
 }
 
 const struct launch_kernel *launch_kernels_get(struct launch_kernels *k, int64_t id, int *failed) {
+    struct launch_kernel **recent = &k->recent[(uint64_t)id % (sizeof k->recent / sizeof *k->recent)];
+    if (*recent && (*recent)->id == id) return *recent;
     for (int i = 0; i < k->kernels; i++)
-        if (k->kernel[i]->id == id) return k->kernel[i];
+        if (k->kernel[i]->id == id) return *recent = k->kernel[i];
     if (k->kernels == k->kernel_room) {
         int room = k->kernel_room ? 2 * k->kernel_room : 64;
         struct launch_kernel **more = realloc(k->kernel, (size_t)room * sizeof *more);
@@ -285,7 +297,7 @@ void launch_kernels_free(struct launch_kernels *k) {
     for (int i = 0; i < k->kernels; i++) {
         struct launch_kernel *x = k->kernel[i];
         ptx_access_free(&x->fixed);
-        free(x->name), free(x->params), free(x->is_const), free(x->cost_uses), free(x);
+        free(x->name), free(x->params), free(x->is_const), free(x->cost_uses), free(x->matters), free(x);
     }
     for (int i = 0; i < k->modules; i++) ptx_free(k->module[i].ptx);
     free(k->kernel);

@@ -22,6 +22,8 @@ struct launch_kernel {
                         param */
     struct ptx_accesses fixed;           /* modes of any launch, with the pointers' offsets; only if entry */
     const struct ptx_function *function; /* as entry, also where its accesses cannot be analysed, or it has an error */
+    unsigned char *matters; /* of entry: 0xff for each argument byte on which its accesses or its price depend, else 0;
+                               NULL: not known */
     unsigned char *cost_uses; /* of function: on which argument bytes a price depends (ptx_cost.h); NULL: not known */
 };
 
@@ -33,7 +35,8 @@ struct launch_module {
 
 struct launch_kernels {
     sqlite3 *db;
-    struct launch_kernel **kernel; /* by id */
+    struct launch_kernel **kernel;
+    struct launch_kernel *recent[1024]; /* by id, the latest of those with the same rest */
     int kernels, kernel_room;
     struct launch_module *module;
     int modules, module_room;

@@ -78,6 +78,8 @@ static int is_compared(const struct launch_kernel *k, uint64_t at) {
 /* Whether a pointer is null may decide what a kernel does; its value mostly does not. */
 void launch_mask_pointers(const struct launch_kernel *k, const struct launch_call *c, unsigned char *args) {
     memcpy(args, c->args, c->arg_bytes);
+    for (uint32_t i = 0; k->matters && c->arg_bytes >= k->entry->param_bytes && i < k->entry->param_bytes; i++)
+        args[i] &= k->matters[i];
     for (int i = 0; i < k->fixed.slots; i++) {
         uint64_t at = k->fixed.slot[i].offset, set = word_at(c, at) != 0;
         if (k->fixed.slot[i].param >= 0 && at + 8 <= c->arg_bytes && !is_compared(k, at)) memcpy(args + at, &set, 8);
@@ -112,6 +114,13 @@ static const struct result *result_of(struct launch_sets *s, const struct launch
     r->next = s->cache[h];
     s->cache[h] = r;
     return r;
+}
+
+void launch_sets_mask(struct launch_sets *s, const struct launch_call *c, unsigned char *out) {
+    const struct launch_kernel *k = launch_kernels_get(&s->kernels, c->kernel, &s->failed);
+    memcpy(out, c->args, c->arg_bytes);
+    if (!k || !k->matters || c->arg_bytes < k->entry->param_bytes) return;
+    for (uint32_t i = 0; i < k->entry->param_bytes; i++) out[i] &= k->matters[i];
 }
 
 /* ---- buffers ---- */

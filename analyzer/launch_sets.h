@@ -47,6 +47,10 @@ int launch_sets_of(struct launch_sets *s, const struct launch_call *call, const 
  * extent is not known. */
 void launch_sets_bytes(const struct launch_sets *s, int64_t *read, int64_t *written);
 
+/* Copies the arguments with 0 where neither what a launch touches nor its price depends on them (a learning rate).
+ * `out`: call->arg_bytes. */
+void launch_sets_mask(struct launch_sets *s, const struct launch_call *call, unsigned char *out);
+
 /* NULL if the trace has none with that id, or there is no memory. Valid as long as s. */
 const struct launch_kernel *launch_sets_kernel(struct launch_sets *s, int64_t id);
 

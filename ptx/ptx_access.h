@@ -39,6 +39,9 @@ int ptx_access_static(const struct ptx_module *module, const struct ptx_function
  */
 int ptx_access_launch(const struct ptx_module *module, const struct ptx_function *entry, const uint32_t grid[3],
                       const uint32_t block[3], const void *params, struct ptx_accesses *out);
+/* What of the argument bytes ptx_access_launch can depend on, whatever the launch: 1 for each of entry->param_bytes
+ * bytes that matters. Pointers count by value, though mostly only whether they are null does. */
+void ptx_access_uses(const struct ptx_module *module, const struct ptx_function *entry, unsigned char *uses);
 void ptx_access_free(struct ptx_accesses *a);
 
 #endif

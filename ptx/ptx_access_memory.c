@@ -172,6 +172,7 @@ static int32_t parameter(struct analysis *a, const struct transfer *t, const str
     if (t->element_bytes == 8)
         return access_value(a, (struct base){BASE_PARAM, (int32_t)at, var->is_pointer}, ptx_sum_constant(&a->s, 0));
     if (t->element_bytes > 8) return something(a, t, n);
+    if (ptx_type_kind(t->type) == PTX_KIND_F) return something(a, t, n); /* ptx_access_uses relies on it */
     if (a->params) return param_constant(a, t, at, n);
     bool sign = ptx_type_kind(t->type) != PTX_KIND_U || t->element_bytes == 4;
     int bits = 8 * t->element_bytes;

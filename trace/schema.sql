@@ -193,13 +193,18 @@ CREATE TABLE collective(           -- communication between devices; op.kind is 
 );
 
 -- ==== analysed (rewritten by `acct analyze`; meta.analysis_version tells by which) =======================================
-CREATE TABLE op_buffer(            -- what each op reads and writes
-  op INTEGER NOT NULL REFERENCES op(id),
-  slot TEXT NOT NULL,              -- operand: A B C D bias aux a_scale … x y result dst src …, or the number of a kernel argument
-  alloc INTEGER REFERENCES alloc(id), -- NULL: no allocation known there
-  address INTEGER, bytes INTEGER,  -- extent from first to last byte touched; NULL: not known
-  mode TEXT NOT NULL,              -- r w rw ?
-  PRIMARY KEY(op, slot)
+CREATE TABLE op_set(               -- which rows of buffer_set an op has; the view op_buffer joins the two
+  op INTEGER PRIMARY KEY REFERENCES op(id),
+  buffers INTEGER NOT NULL         -- -op: a set of its own, with rows that the trace's writer told
+);
+
+CREATE TABLE buffer_set(           -- operands; ops of different steps that have the same ones share a set
+  buffers INTEGER NOT NULL,
+  slot TEXT NOT NULL,
+  alloc INTEGER,                   -- one that lives to the end; NULL: none known, or
+  before INTEGER,                  -- the op's id less the allocation's: the same in each step
+  address INTEGER, bytes INTEGER, mode TEXT NOT NULL,
+  PRIMARY KEY(buffers, slot)
 ) WITHOUT ROWID;
 
 CREATE TABLE step(
@@ -314,6 +319,19 @@ CREATE INDEX op_cost_step ON op_cost(step);
 CREATE INDEX range_start ON range(start_ns);
 
 -- ==== views =============================================================================================================
+CREATE VIEW op_buffer AS           -- what each op reads and writes
+  SELECT s.op AS op,
+         b.slot AS slot,           -- operand: A B C D bias aux a_scale … x y result dst src …, or the number of a kernel argument
+         coalesce(b.alloc, s.op - b.before) AS alloc, -- alloc.id; NULL: no allocation known there
+         b.address AS address, b.bytes AS bytes, -- extent from first to last byte touched; NULL: not known
+         b.mode AS mode            -- r w rw ?
+  FROM op_set s JOIN buffer_set b ON b.buffers = s.buffers;
+CREATE TRIGGER op_buffer_insert INSTEAD OF INSERT ON op_buffer BEGIN -- the op gets a set of its own
+  INSERT INTO buffer_set SELECT -new.op, slot, alloc, before, address, bytes, mode FROM buffer_set
+    WHERE buffers = (SELECT buffers FROM op_set WHERE op = new.op AND buffers > 0);
+  INSERT OR REPLACE INTO op_set VALUES(new.op, -new.op);
+  INSERT INTO buffer_set VALUES(-new.op, new.slot, new.alloc, NULL, new.address, new.bytes, new.mode);
+END;
 CREATE VIEW op_named AS
   SELECT op.id, api.library, api.name, op.kind, op.act, op.device, op.stream, op.start_ns, op.end_ns, op.status, op.bytes, op.object
   FROM op LEFT JOIN api ON api.id = op.api;

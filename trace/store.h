@@ -25,7 +25,8 @@ int store_create(sqlite3 **db, const char *path, int force, char *err, size_t er
 int store_make_indexes(sqlite3 *db);
 
 /* Opens an existing trace and checks what it is. write != 0: for analysed tables and meta. A trace whose writer died
- * (state still running, a -wal beside it) is recovered by opening it for writing where the folder allows that. */
+ * (state still running, a -wal beside it) is recovered by opening it for writing where the folder allows that. The
+ * connection has no mutex: one thread at a time. */
 int store_open(sqlite3 **db, const char *path, int write, char *err, size_t err_len);
 
 /* Brings the tables and views of an older trace up to this version's: what is missing is added, empty or NULL; rows
