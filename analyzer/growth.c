@@ -348,7 +348,7 @@ void growth_print(struct emitter *e, const struct report *r, const struct growth
     memory_print_int(e, "rises", NULL, UNIT_NONE, known ? g->rises : REPORT_UNKNOWN);
     memory_print_int(e, "falls", NULL, UNIT_NONE, known ? g->falls : REPORT_UNKNOWN);
     emit_real(e, "bytes_per_step", NULL, UNIT_BYTES, g->bytes_per_step);
-    if (known)
+    if (g->steps >= 3)
         emit_bool(e, "grows", NULL, g->grows);
     else
         emit_null(e, "grows", NULL);

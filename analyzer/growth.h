@@ -31,7 +31,7 @@ struct growth {
     int64_t rises, falls;            /* from one to the next of them */
     double bytes_per_step;           /* mean over them; NaN */
     int64_t classes[REPORT_CLASSES]; /* by how much each grew from the first to the last */
-    int grows;                       /* it rises, never falls, in at least half of them and three steps or more */
+    int grows;                       /* it never falls, and rises in at least half of them; of three steps or more */
     struct growth_site *site;        /* by bytes, the largest first */
     int64_t n;
 };
