@@ -1,7 +1,8 @@
 /* What each matrix product of a step is for, and how many rows each weight is multiplied with. */
 #include "analyzer/attr_products.h"
 
-#define SCALES 16 /* times smaller than what they scale, or more */
+#define MOST_OF_A_CAST 64 /* accesses; a launch over whole blocks is none */
+#define SCALES 16         /* times smaller than what they scale, or more */
 
 static int64_t buffer_bytes(const struct at_trace *t, const struct at_access *a) {
     return a ? t->buffer[a->buffer].bytes : AT_UNKNOWN_BYTES;
@@ -14,6 +15,7 @@ static int32_t cast_of(const struct products *p, int32_t kernel, int32_t range) 
     const struct at_trace *t = p->t;
     const struct at_access *from = NULL, *to = NULL;
     int64_t largest = 0;
+    if (t->event[kernel].accesses > MOST_OF_A_CAST) return -1;
     AT_EACH_ACCESS(t, kernel, a) {
         if (a->range == range && a->mode != AT_W) return -1;
         if (a->range == range) to = a;

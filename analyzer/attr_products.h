@@ -60,7 +60,9 @@ struct products {
     struct at_trace *t;
     struct step_row *step;  /* by number; t->steps */
     struct weight_use *use; /* by range */
-    int32_t *touched;       /* ranges with use.step = the step at hand */
+    int32_t *weight;        /* ranges that are parameters and factors of products */
+    int32_t weights, weight_room;
+    int32_t *touched; /* ranges with use.step = the step at hand */
     int32_t touches, touch_room;
     __int128 flops[PRODUCT_PARTS]; /* of the step at hand */
     int64_t count[PRODUCT_PARTS];

@@ -64,6 +64,8 @@ static void count_elements(struct products *p) {
             *(u->lookup ? &s->lookup : &s->other) += elements;
             continue;
         }
+        POOL_ROOM(t->pool, p->weight, p->weights, p->weight_room);
+        p->weight[p->weights++] = r;
         s->in_products += elements;
         if (u->step == s->step || t->range[r].kernel_forward) of_step += elements;
         if (u->lookup) s->tied += elements;

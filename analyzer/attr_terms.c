@@ -99,12 +99,10 @@ static int is_first_weight(const struct products *p, int32_t range, int32_t step
 
 static void make_terms(const struct products *p, int32_t step, int32_t from, int32_t to, struct terms *s) {
     const struct model_shape *m = &p->shape;
-    const struct at_trace *t = p->t;
     int64_t tokens = p->step[step].tokens;
     struct weight_terms w = {.last = -1};
     __int128 executed = 0, nt = 6 * (__int128)tokens;
-    for (int32_t r = 0; r < t->ranges; r++)
-        if (p->use[r].param && p->use[r].elements) terms_of_weight(p, r, step, tokens, &w);
+    for (int32_t i = 0; i < p->weights; i++) terms_of_weight(p, p->weight[i], step, tokens, &w);
     for (int i = 0; i < PRODUCT_PARTS; i++) executed += p->flops[i];
     add_term(s, "6n", nt * m->parameters);
     add_term(s, "lookup tables", -nt * m->lookup);
@@ -281,5 +279,6 @@ int at_write_products(struct at_trace *t, sqlite3 *db, char *err, size_t err_len
     pool_give(t->pool, p.use);
     pool_give(t->pool, p.step);
     pool_give(t->pool, p.touched);
+    pool_give(t->pool, p.weight);
     return w.failed ? -1 : 0;
 }
