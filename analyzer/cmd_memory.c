@@ -1,4 +1,5 @@
 /* acct memory [--timeline[=N]] [--blocks] [--estimate] TRACE…: memory by class over time. */
+#include "analyzer/explain.h"
 #include "analyzer/memory_books.h"
 #include "analyzer/memory_host.h"
 #include "analyzer/memory_pools.h"
@@ -11,13 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPT_TIMELINE = VIEW_OPTIONS, OPT_BLOCKS, OPT_ESTIMATE };
+enum { OPT_TIMELINE = VIEW_OPTIONS, OPT_BLOCKS, OPT_ESTIMATE, OPT_EXPLAIN };
 static const struct option_spec options[] = {
     VIEW_OPTION_ROWS,
     [OPT_TIMELINE] = {"timeline", 0, OPTION_OPTIONAL, "N",
                       "live bytes at every change, or at most N of them that keep all peaks (text: 40)"},
     [OPT_BLOCKS] = {"blocks", 0, OPTION_FLAG, NULL, "all allocations, with class, confidence and rule of their ranges"},
     [OPT_ESTIMATE] = {"estimate", 0, OPTION_FLAG, NULL, "what formulas expect, beside what was measured"},
+    [OPT_EXPLAIN] = {"explain", 0, OPTION_VALUE, "ID",
+                     "why the allocation ID (see --blocks) has its class, in sentences"},
     {0},
 };
 
@@ -32,7 +35,8 @@ static int samples_of(const struct arguments *args, int64_t *out) {
 
 static int parse(const struct arguments *args) {
     int64_t n;
-    return samples_of(args, &n);
+    int code = samples_of(args, &n);
+    return code ? code : view_number(args, OPT_EXPLAIN, INT64_MAX, &n);
 }
 
 /* ---- steps ---- */
@@ -269,6 +273,17 @@ static int print_all(struct emitter *e, struct report *r, const struct memory_sw
     return 0;
 }
 
+/* In place of all else. */
+static int print_explanation(struct emitter *e, struct report *r, const struct arguments *args, char *err,
+                             size_t err_len) {
+    int64_t id = 0;
+    view_number(args, OPT_EXPLAIN, INT64_MAX, &id);
+    view_open(e, r);
+    int rc = explain_alloc(e, r, id, err, err_len);
+    emit_end(e);
+    return rc;
+}
+
 /* One trace's timeline or blocks as CSV are a table of their own. */
 static int print(struct emitter *e, struct report *r, const struct arguments *args, char *err, size_t err_len) {
     int alone = e->format == EMIT_CSV && !e->depth && !args->given[OPT_ESTIMATE];
@@ -276,6 +291,7 @@ static int print(struct emitter *e, struct report *r, const struct arguments *ar
     int64_t samples = 0;
     samples_of(args, &samples);
     if (!s) return -1;
+    if (args->given[OPT_EXPLAIN]) return print_explanation(e, r, args, err, err_len);
     if (alone && args->given[OPT_BLOCKS] && !args->given[OPT_TIMELINE]) return print_blocks(e, r, err, err_len);
     if (!alone || !args->given[OPT_TIMELINE] || args->given[OPT_BLOCKS]) return print_all(e, r, s, args, err, err_len);
     memory_timeline_print(e, r, s, samples);
@@ -290,7 +306,7 @@ static int memory(const struct arguments *args) {
 const struct command cmd_memory = {
     .name = "memory",
     .synopsis = "memory by class over time, the host's side, growth, reconciliation",
-    .usage = "[--timeline[=N]] [--blocks] [--estimate] " VIEW_USAGE " TRACE...",
+    .usage = "[--timeline[=N]] [--blocks] [--estimate] [--explain ID] " VIEW_USAGE " TRACE...",
     .details =
         "Live bytes by class at the peak of the run and of each step; growth from step to step and allocations that "
         "stay; what the driver\n"
