@@ -43,6 +43,13 @@ static int lasts(const struct own *o, int32_t range) {
     return until - from >= 0.3 * (o->t->events - o->begin);
 }
 
+/* The value itself lives through 0.4 of it: what is made anew in each step is no state. */
+static int spans(const struct own *o, const struct at_value *v) {
+    const struct at_trace *t = o->t;
+    int32_t first = t->access[t->touch[v->touch0]].event, last = t->access[t->touch[v->touch0 + v->touches - 1]].event;
+    return last - (first > o->begin ? first : o->begin) >= 0.4 * (t->events - o->begin);
+}
+
 /* ---- updates
  * -------------------------------------------------------------------------------------------------------------- */
 /* The value was made after the event by work or cleared after it, and not by e itself. */
@@ -66,6 +73,7 @@ static int updates(const struct own *o, int32_t e, const struct at_access *x) {
     int32_t before = o->modified[x->range];
     int found = 0;
     if (!at_modifies(x->mode) || t->range[x->range].gemm_writes || !lasts(o, x->range)) return 0;
+    if (!spans(o, &t->value[x->value])) return 0;
     if (t->value[x->value].birth >= before && before) return 0; /* made anew since its last modification */
     if (x->mode == AT_MAYBE && !before) return 0;               /* everything looks like an update at first */
     AT_EACH_ACCESS(t, e, a) {
