@@ -173,7 +173,9 @@ void at_products_of_step(struct products *p, int32_t step, int32_t from, int32_t
     p->touches = p->uncounted = 0;
     for (int i = 0; i < PRODUCT_PARTS; i++) p->flops[i] = p->count[i] = 0;
     for (int32_t e = from; e < to; e++) {
-        int part = t->event[e].step == step ? at_product_part(p, e) : -1;
+        int here = t->event[e].step == step, part = here ? at_product_part(p, e) : -1;
+        if (here && t->event[e].kind == AT_KERNEL && t->event[e].phase == AT_FORWARD && t->weight_read[e] >= 0)
+            p->use[t->weight_read[e]].by_kernels = 1;
         if (part < 0) continue;
         int64_t flops = product_flops(t, e);
         p->count[part]++;

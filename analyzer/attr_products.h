@@ -29,6 +29,7 @@ struct weight_use {
     int32_t step;         /* at hand; -1 */
     uint8_t irregular;    /* products disagree on its elements */
     uint8_t rows_unknown; /* a product's size is no multiple of them, as with gaps between columns */
+    uint8_t by_kernels;   /* forward multiplies by it in kernels of the program's own */
     uint8_t lookup;       /* rows of it are picked by what the host wrote */
     uint8_t param;        /* has that class at some time */
 };

@@ -18,6 +18,7 @@ static int64_t range_bytes(const struct at_trace *t, int32_t range) {
 static void note_lookups(struct products *p, int32_t e) {
     const struct at_trace *t = p->t;
     int64_t numbers = 0, written = 0;
+    if (t->event[e].m || t->event[e].n) return; /* a library's call: ger adds a bias by ones from the host */
     AT_EACH_ACCESS(t, e, a) {
         const struct at_value *v = &t->value[a->value];
         if (a->mode == AT_R && v->only_host_writes && !p->use[a->range].param) numbers += range_bytes(t, a->range);
@@ -26,6 +27,39 @@ static void note_lookups(struct products *p, int32_t e) {
     if (!numbers || 2 * numbers > written) return;
     AT_EACH_ACCESS(t, e, a)
     if (at_reads(a->mode) && p->use[a->range].param) p->use[a->range].lookup = 1;
+}
+
+/* ---- weights that only kernels read ---- */
+
+/* The value is the result of a product of two matrices. */
+static int is_product_of_matrices(const struct at_trace *t, int32_t value) {
+    AT_EACH_TOUCH(t, &t->value[value], a) {
+        const struct at_event *e = &t->event[a->event];
+        if (e->kind != AT_GEMM || !at_is_result(t, a)) continue;
+        return e->cost >= 0 && t->cost[e->cost].matmul && e->m > 1 && e->n > 1;
+    }
+    return 0;
+}
+
+/* A product made the gradient by which an update changes it: it is a factor of products, though of those of forward,
+ * which the program's own kernels compute, nothing is seen. Looks at its first update. */
+static int has_product_gradient(const struct at_trace *t, int32_t range) {
+    AT_EACH_TOUCH(t, &t->range[range], a) {
+        if (!t->in_cluster[a->event] || !at_writes(a->mode)) continue;
+        AT_EACH_ACCESS(t, a->event, b)
+        if (b->range != range && at_reads(b->mode) && t->value[b->value].grad &&
+            at_same_count(range_bytes(t, b->range), range_bytes(t, range)) && is_product_of_matrices(t, b->value))
+            return 1;
+        return 0;
+    }
+    return 0;
+}
+
+static void find_kernel_weights(struct products *p) {
+    for (int32_t r = 0; r < p->t->ranges; r++) {
+        struct weight_use *u = &p->use[r];
+        if (u->param && !u->elements && !u->lookup) u->by_kernels |= has_product_gradient(p->t, r) != 0;
+    }
 }
 
 /* ---- elements ---- */
@@ -56,9 +90,10 @@ static void count_elements(struct products *p) {
         return;
     }
     for (int32_t r = 0; r < t->ranges; r++) {
-        const struct weight_use *u = &p->use[r];
+        struct weight_use *u = &p->use[r];
         if (!u->param) continue;
         int64_t elements = u->elements ? u->elements : range_bytes(t, r) * 8 / bits;
+        if (u->by_kernels) u->elements = elements;
         s->parameters += elements;
         if (!u->elements) {
             *(u->lookup ? &s->lookup : &s->other) += elements;
@@ -67,7 +102,7 @@ static void count_elements(struct products *p) {
         POOL_ROOM(t->pool, p->weight, p->weights, p->weight_room);
         p->weight[p->weights++] = r;
         s->in_products += elements;
-        if (u->step == s->step || t->range[r].kernel_forward) of_step += elements;
+        if (u->step == s->step || u->by_kernels) of_step += elements;
         if (u->lookup) s->tied += elements;
         if (!at_is_trained(&t->range[r])) s->frozen += elements;
     }
@@ -129,6 +164,7 @@ void at_find_shape(struct products *p) {
         if (t->event[e].step == p->shape.step && t->event[e].kind == AT_KERNEL && t->event[e].phase == AT_FORWARD)
             note_lookups(p, e);
     p->shape.first_product = first_product(p, p->shape.step, first, last);
+    find_kernel_weights(p);
     count_elements(p);
     at_find_attention(p, first, last);
     find_positions(p);

@@ -69,7 +69,7 @@ static void terms_of_weight(const struct products *p, int32_t range, int32_t ste
     int here = u->step == step, trained = at_is_trained(r);
     __int128 each = 2 * (__int128)u->elements;
     int64_t forward = here ? u->rows_forward : 0, dx = here ? u->rows_dx : 0;
-    if (r->kernel_forward && !forward) {
+    if (u->by_kernels && !forward) {
         out->own_kernels -= each * tokens;
         forward = tokens; /* of the gradient's product, too */
     }
