@@ -123,6 +123,20 @@ def test_formats_agree(tmp_path):
     assert 'no step 7' in view('flops', '--step', '7', db, code=1)
 
 
+@pytest.mark.parametrize('program,options', [('train_moulds', 'tied=1 layers=2 accum=3 zero=memset'), ('train_moulds', 'frozen=1 update=momentum'), ('train_moulds', 'checkpoint=1 eval=1'),
+                                             ('train_lt', 'update=momentum'), ('train_own_products', 'accum=3'), ('train_own_products', 'layers=4 dim=48 rows=24')])
+def test_programs_of_other_moulds(tmp_path, program, options):
+    """Nothing is left unexplained, and what ran is what the program says (its own kernels' forward products are no matrix products)."""
+    db = tmp_path / 'a.db'
+    r = run(ACCT, 'run', '--vgpu', '-o', db, '--', os.path.join(BUILD, 'tests', program), *options.split())
+    assert r.returncode == 0, r.stderr
+    own, j = json.loads(r.stdout)['steps'], view('flops', db)
+    got, s = terms(j), own[j['flops_difference']['step']]
+    assert got['unexplained'] == 0 and sum(v for t, v in got.items() if t != 'executed') == got['executed']
+    assert got['executed'] == s['backward'] + s['forward'] * (program != 'train_own_products')
+    assert ('own kernels' in got) == (program == 'train_own_products') and got.get('own kernels', -s['forward']) == -s['forward']
+
+
 # ---- synthetic programs --------------------------------------------------------------------------------------------------
 
 BASE, HOST = 0x7f0000000000, 0x550000000000
