@@ -59,16 +59,20 @@ static void add_copy(struct memory_host *h, sqlite3_stmt *st, int sure) {
     *(sure ? &c->pageable_bytes : &c->unsure_bytes) += bytes;
 }
 
+/* The allocation behind an address of a copy; written out, for a view on the right of a LEFT JOIN would be computed for
+ * all ops. */
+#define SIDE(slot, x)                                                                                             \
+    " LEFT JOIN op_set " x "o ON " x "o.op = c.op LEFT JOIN buffer_set " x "b ON " x "b.buffers = " x "o.buffers" \
+    " AND " x "b.slot = '" slot "' LEFT JOIN alloc " x "a ON " x "a.id = coalesce(" x "b.alloc, c.op - " x "b.before)"
+
 static int load_copies(struct report *r, struct memory_host *h, char *err, size_t err_len) {
-    sqlite3_stmt *st = report_prepare(
-        r,
-        "SELECT c.direction, da.memory, sa.memory, count(*), sum(c.bytes), sum(t.busy_ns IS NOT NULL),"
-        " sum(CASE WHEN t.busy_ns IS NOT NULL THEN c.bytes ELSE 0 END), coalesce(sum(t.busy_ns), 0)"
-        " FROM copy c JOIN op ON op.id = c.op AND op.status = 0"
-        " LEFT JOIN op_buffer db ON db.op = c.op AND db.slot = 'dst' LEFT JOIN alloc da ON da.id = db.alloc"
-        " LEFT JOIN op_buffer sb ON sb.op = c.op AND sb.slot = 'src' LEFT JOIN alloc sa ON sa.id = sb.alloc"
-        " LEFT JOIN op_time t ON t.op = c.op WHERE c.bytes > 0 GROUP BY 1, 2, 3",
-        err, err_len);
+    sqlite3_stmt *st =
+        report_prepare(r,
+                       "SELECT c.direction, da.memory, sa.memory, count(*), sum(c.bytes), sum(t.busy_ns IS NOT NULL),"
+                       " sum(CASE WHEN t.busy_ns IS NOT NULL THEN c.bytes ELSE 0 END), coalesce(sum(t.busy_ns), 0)"
+                       " FROM copy c CROSS JOIN op ON op.id = c.op AND op.status = 0" SIDE("dst", "d")
+                           SIDE("src", "s") " LEFT JOIN op_time t ON t.op = c.op WHERE c.bytes > 0 GROUP BY 1, 2, 3",
+                       err, err_len);
     int rc;
     if (!st) return -1;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) add_copy(h, st, !r->dropped);
