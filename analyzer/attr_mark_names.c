@@ -116,7 +116,8 @@ enum named mark_named(const char *name, int *plain) {
 
 void mark_general_name(const char *name, char *out, size_t room) {
     size_t n = 0;
-    for (const char *p = name; *p && n + 1 < room; p++) {
+    const char *p = name;
+    for (; *p && n + 1 < room; p++) {
         unsigned char c = (unsigned char)*p;
         if (isdigit(c)) {
             if (n && out[n - 1] == 'N' && isdigit((unsigned char)p[-1])) continue;
@@ -125,6 +126,6 @@ void mark_general_name(const char *name, char *out, size_t room) {
             out[n++] = c < ' ' || c == 127 ? '?' : (char)c;
         }
     }
-    while (n && ((unsigned char)out[n - 1] & 0xc0) == 0x80) n--; /* no half of a character */
+    while (n && ((unsigned char)*p & 0xc0) == 0x80) n--, p--; /* no half of a character */
     out[n] = 0;
 }

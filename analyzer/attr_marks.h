@@ -53,6 +53,40 @@ int marks_read(struct mark_set *s, struct pool *pool, sqlite3 *db, char *err, si
  * meta.mark_notes. 0, or -1 with one line in err. */
 int at_marks(struct at_trace *t, sqlite3 *db, char *err, size_t err_len);
 
+/* ---- parts of at_marks, in their own files ---- */
+
+/* A step as it will be: of a marker, or one that the rules found. */
+struct item {
+    int32_t first, last; /* events: of a marker, ops in it; of a rules' step, ops with a phase; first -1: none */
+    int32_t mark;        /* in marks.mark; -1: the rules' */
+    int32_t number;      /* the step's number in the end; -1: it is none */
+};
+
+struct marks {
+    struct at_trace *t;
+    struct mark_set set;
+    int64_t *thread;       /* per event; -1 */
+    struct at_map dropped; /* threads whose own steps do not count, since another's overlap them: the number dropped */
+    int32_t *step;         /* marks that are steps, by time, none overlaps another */
+    int32_t steps;
+    int32_t *in;       /* per event: item (marker), -1 */
+    struct item *item; /* markers' first, then the rules' */
+    int32_t items;
+    sqlite3_str *notes;
+    int64_t outside;    /* ops that the rules would have in a step, and markers do not */
+    int64_t relabelled; /* ops whose phase the rules saw otherwise */
+    int32_t rules_steps;
+};
+
+void marks_choose_steps(struct marks *m);         /* m->step: of one thread where several mark steps at the same time */
+void marks_steps_of_phases(struct marks *m);      /* where no marker is a step, and the rules found no training */
+void marks_phases(struct marks *m);               /* the phases of ops, over the rules'; after m->in is known */
+void marks_say(struct marks *m, int phases_only); /* what is to be known of it, a line each */
+
+static inline int mark_bears_phase(const struct at_event *e) {
+    return at_is_op(e) && e->phase != AT_OTHER && e->phase != AT_EVALUATION;
+}
+
 /* Windows of recording (table window), and attachment to a running program: steps at their edges that were not recorded
  * as a whole become incomplete. Called by at_marks, adds to its notes. */
 int at_windows(struct at_trace *t, sqlite3 *db, sqlite3_str *notes, char *err, size_t err_len);
