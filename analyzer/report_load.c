@@ -316,6 +316,8 @@ static void note_prices(struct report *r) {
                     "%lld kernel launch(es) have no FLOP count (%s): totals.flops and other FLOPs are unknown; MFU "
                     "lacks their products, should they have any.",
                     (long long)r->launches_uncounted, first_why(r));
+    if (r->flops.gemm.user)
+        report_note(r, "Products, rates, MFU and conventions include what the user's rules priced as products.");
     if (r->flops.gemm.sampled || r->flops.gemm.unbounded || r->flops.gemm.most != r->flops.gemm.least)
         report_note(r, "FLOPs of products in kernels are in part estimates or lower bounds, and so is MFU.");
     if (!store_meta_int(r->db, "prices_cut_short", &hurried) && hurried > 0)
