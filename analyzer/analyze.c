@@ -22,7 +22,8 @@ static const char clear_buffers[] =
     "(SELECT op FROM launch WHERE args IS NOT NULL)));"
     "DELETE FROM op_set WHERE buffers > 0 OR buffers NOT IN (SELECT buffers FROM buffer_set);";
 static const char clear_tables[] =
-    "DELETE FROM step; DELETE FROM phase; DELETE FROM alloc_class; DELETE FROM op_cost; DELETE FROM op_time; DELETE "
+    "DELETE FROM op_sum; DELETE FROM step_sum; DROP INDEX IF EXISTS op_cost_step; DELETE FROM step; DELETE FROM phase; "
+    "DELETE FROM alloc_class; DELETE FROM op_cost; DELETE FROM op_time; DELETE "
     "FROM "
     "op_piece;"
     "DELETE FROM price; DELETE FROM price_count;";
@@ -97,8 +98,9 @@ static int analyze(struct pool *pool, struct launch_sets *sets, struct launch_pr
     }
     if (older && sql_run(db, no_launches, err, err_len)) return -1;
     if (clear(db, err, err_len) || launch_name_kernels(db, err, err_len)) return -1;
-    if (find_death(&t, db, err, err_len)) return -1;
-    if (at_load(&t, db, err, err_len) || at_times(&t, db, err, err_len)) return -1;
+    if (at_load(&t, db, err, err_len) || (t.no_memory && find_death(&t, db, err, err_len)) ||
+        at_times(&t, db, err, err_len))
+        return -1;
     at_extents(&t);
     if (at_ranges(&t, err, err_len)) return -1;
     apply_rules(&t);

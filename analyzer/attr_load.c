@@ -21,21 +21,43 @@ static int item_order(const void *a, const void *b) {
     return x->what - y->what;
 }
 
+static void sort_items(struct item *item, int32_t n) {
+    for (int32_t i = 1; i < n; i++) {
+        if (item_order(&item[i - 1], &item[i]) <= 0) continue;
+        qsort(item, (size_t)n, sizeof *item, item_order);
+        return;
+    }
+}
+
+static struct item *merged(struct at_trace *t, struct item *a, int32_t na, struct item *b, int32_t nb) {
+    struct item *out = POOL_NEW(t->pool, struct item, (size_t)na + (size_t)nb), *to = out;
+    const struct item *x = a, *y = b;
+    while (x < a + na && y < b + nb) *to++ = item_order(x, y) <= 0 ? *x++ : *y++;
+    while (x < a + na) *to++ = *x++;
+    while (y < b + nb) *to++ = *y++;
+    pool_give(t->pool, a);
+    pool_give(t->pool, b);
+    return out;
+}
+
 /* Allocations take part from the end of their call, all else from its start: an address is never used before it exists.
- */
+ * Each list is in order already but where threads take turns. */
 static struct item *in_order(struct at_trace *t, const struct rows *r, int32_t *count) {
-    struct item *item = POOL_NEW(t->pool, struct item, (size_t)r->rows + 2 * (size_t)r->allocs);
-    int32_t n = 0;
-    for (int32_t i = 0; i < r->rows; i++) item[n++] = (struct item){r->row[i].start_ns, r->row[i].op, i, 0};
+    struct item *call = POOL_NEW(t->pool, struct item, r->rows), *born = POOL_NEW(t->pool, struct item, r->allocs),
+                *dead = POOL_NEW(t->pool, struct item, r->allocs);
+    int32_t deaths = 0;
+    for (int32_t i = 0; i < r->rows; i++) call[i] = (struct item){r->row[i].start_ns, r->row[i].op, i, 0};
     for (int32_t i = 0; i < r->allocs; i++) {
         const struct row_alloc *a = &r->alloc[i];
-        item[n++] = (struct item){a->alloc_ns, a->id, i, 1};
+        born[i] = (struct item){a->alloc_ns, a->id, i, 1};
         if (a->free_ns != ACCT_NULL_I64)
-            item[n++] = (struct item){a->free_ns, a->free_op == ACCT_NULL_I64 ? a->id : a->free_op, i, 2};
+            dead[deaths++] = (struct item){a->free_ns, a->free_op == ACCT_NULL_I64 ? a->id : a->free_op, i, 2};
     }
-    if (n) qsort(item, (size_t)n, sizeof *item, item_order);
-    *count = n;
-    return item;
+    sort_items(call, r->rows);
+    sort_items(born, r->allocs);
+    sort_items(dead, deaths);
+    *count = r->rows + r->allocs + deaths;
+    return merged(t, call, r->rows, merged(t, born, r->allocs, dead, deaths), r->allocs + deaths);
 }
 
 /* A size that no device has, or less than nothing: a damaged record, in which no byte can be placed. */
@@ -75,6 +97,7 @@ static struct at_event event_of_row(const struct rows *r, const struct row *w, i
                              .cost = s->cost,
                              .block = -1,
                              .kind = s->idle ? AT_KERNEL : w->kind,
+                             .call = w->call,
                              .axis_a = s->axis_a,
                              .axis_b = s->axis_b,
                              .bits_a = s->bits_a,
@@ -254,6 +277,7 @@ int at_load(struct at_trace *t, sqlite3 *db, char *err, size_t err_len) {
     make_events(t, &r, item, n);
     t->cost = r.cost;
     t->costs = r.costs;
+    t->no_memory = r.no_memory_calls > 0;
     struct loader l = {.t = t, .r = &r};
     open_live(&l);
     if (sets_open(&l.sets, t->pool, &r, db, err, err_len)) return -1;

@@ -28,6 +28,9 @@ enum at_kind {
     AT_D2D
 };
 
+/* op.kind of what is no allocation. */
+enum at_call { AT_CALL_LAUNCH, AT_CALL_GEMM, AT_CALL_BLAS, AT_CALL_COPY, AT_CALL_MEMSET, AT_CALL_OTHER };
+
 /* A bit for read, a bit for write; AT_MAYBE: the direction is not known. */
 enum at_mode { AT_R = 1, AT_W = 2, AT_RW = 3, AT_MAYBE = 4 };
 
@@ -93,6 +96,7 @@ struct at_event {
     int8_t axis_a, axis_b; /* contracted axis of the stored operands */
     int8_t bits_a, bits_b; /* of an element of a factor; 0: not known */
     int8_t phase_by;       /* enum at_found_by */
+    int8_t call;           /* enum at_call */
 };
 
 /* What an event was handed, as the trace tells it. */
@@ -249,12 +253,14 @@ struct at_trace {
     int32_t first_gemm;   /* event */
     int32_t training_end; /* event behind the last change in place: the training part ends */
     int32_t first_weight_read;
-    int blind;       /* directions of most launches are not known */
-    double guessed;  /* share of launches with an argument whose direction the trace does not tell */
-    int late;        /* attached while the program was training */
-    int died;        /* the program did no more work after a call that found no memory; the caller's */
-    int8_t cut;      /* enum at_cut */
-    uint8_t *cut_is; /* per range, with `cut`: enum at_cut_kind */
+    int blind;        /* directions of most launches are not known */
+    double guessed;   /* share of launches with an argument whose direction the trace does not tell */
+    int late;         /* attached while the program was training */
+    int64_t *busy_ns; /* per event: the device's time for it, -1: none; NULL: there are no such times */
+    int no_memory;    /* a call returned what those do that found no memory */
+    int died;         /* the program did no more work after a call that found no memory; the caller's */
+    int8_t cut;       /* enum at_cut */
+    uint8_t *cut_is;  /* per range, with `cut`: enum at_cut_kind */
 
     struct at_map modified; /* (run, range): a kernel modifies a carried range there */
     struct at_map updated;  /* (run, range): update runs and the weights they update */
@@ -291,6 +297,10 @@ int at_times(struct at_trace *t, sqlite3 *db, char *err,
              size_t err_len); /* writes op_time; the device's times of events */
 int at_write(struct at_trace *t, sqlite3 *db, char *err, size_t err_len); /* step, phase, alloc_class, op_cost */
 
+int at_write_sums(struct at_trace *t, sqlite3 *db, char *err,
+                  size_t err_len);                   /* op_sum, step_sum; a part of at_write */
+const char *at_phase_text(const struct at_event *e); /* op_cost.phase; NULL */
+
 /* ---- in the order in which they run
  * ------------------------------------------------------------------------------------ */
 void at_directions(struct at_trace *t);   /* E1, M1–M4 */
@@ -315,6 +325,9 @@ void at_values_again(struct at_trace *t);        /* after products were found */
 
 /* O: the step of a trace cut off in its first forward pass; in place of at_steps' rules. */
 void at_cut_forward(struct at_trace *t);
+
+/* Part of at_gradients: blocks in whose memory tensors take turns. */
+void at_crossings(struct at_trace *t); /* C0 */
 
 /* Parts of at_classes. */
 struct at_verdict at_value_class(struct at_trace *t, int32_t value); /* C4–C8 */

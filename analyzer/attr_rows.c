@@ -18,6 +18,17 @@ static int kind_of(const char *text) {
     return strcmp(text, "workspace") ? -1 : AT_HANDED;
 }
 
+static int call_of(const char *text) {
+    static const char *const names[] = {[AT_CALL_LAUNCH] = "launch",
+                                        [AT_CALL_GEMM] = "gemm",
+                                        [AT_CALL_BLAS] = "blas",
+                                        [AT_CALL_COPY] = "copy",
+                                        [AT_CALL_MEMSET] = "memset"};
+    for (int i = 0; i < AT_CALL_OTHER; i++)
+        if (!strcmp(text, names[i])) return i;
+    return AT_CALL_OTHER;
+}
+
 static int read_calls(struct rows *r, sqlite3 *db, char *err, size_t err_len) {
     sqlite3_stmt *st;
     if (sql_prepare(db, &st,
@@ -34,6 +45,7 @@ static int read_calls(struct rows *r, sqlite3 *db, char *err, size_t err_len) {
         POOL_ROOM(r->pool, r->row, r->rows, r->row_room);
         r->row[r->rows++] = (struct row){.library = kind == AT_GEMM || text[0] == 'b',
                                          .kind = (int8_t)kind,
+                                         .call = (int8_t)call_of(text),
                                          .op = sqlite3_column_int64(st, 0),
                                          .process = sqlite3_column_int64(st, 1),
                                          .thread = sqlite3_column_int64(st, 2),

@@ -17,6 +17,7 @@ struct row {
     int32_t name, device;
     int32_t shape;   /* in rows.shape; -1: nothing is known of it */
     int8_t kind;     /* enum at_kind */
+    int8_t call;     /* enum at_call */
     uint8_t library; /* a BLAS call */
 };
 

@@ -70,7 +70,7 @@ static int by_op(const void *a, const void *b) {
 static int give_times(struct at_trace *t, sqlite3 *db, const struct place *place, int32_t n, char *err,
                       size_t err_len) {
     sqlite3_stmt *st;
-    if (sql_prepare(db, &st, "SELECT op, start_ns, end_ns FROM op_time ORDER BY op", err, err_len)) return -1;
+    if (sql_prepare(db, &st, "SELECT op, start_ns, end_ns, busy_ns FROM op_time ORDER BY op", err, err_len)) return -1;
     int rc;
     int32_t i = 0;
     while ((rc = sql_row(db, st, err, err_len)) > 0) {
@@ -79,13 +79,25 @@ static int give_times(struct at_trace *t, sqlite3 *db, const struct place *place
         if (i == n || place[i].op != op) continue;
         t->event[place[i].event].device_start_ns = sqlite3_column_int64(st, 1);
         t->event[place[i].event].device_end_ns = sqlite3_column_int64(st, 2);
+        t->busy_ns[place[i].event] = sqlite3_column_int64(st, 3);
     }
     sqlite3_finalize(st);
     return rc;
 }
 
+static int has_times(sqlite3 *db) {
+    sqlite3_stmt *st;
+    if (sqlite3_prepare_v2(db, "SELECT 1 FROM op_time LIMIT 1", -1, &st, NULL)) return 0;
+    int any = sqlite3_step(st) == SQLITE_ROW;
+    sqlite3_finalize(st);
+    return any;
+}
+
 int at_times(struct at_trace *t, sqlite3 *db, char *err, size_t err_len) {
     if (write_all(db, err, err_len)) return -1;
+    if (!has_times(db)) return 0;
+    t->busy_ns = POOL_NEW(t->pool, int64_t, t->events);
+    for (int32_t i = 0; i < t->events; i++) t->busy_ns[i] = -1;
     struct place *place = POOL_NEW(t->pool, struct place, t->events);
     int32_t n = 0;
     for (int32_t i = 0; i < t->events; i++)

@@ -1,6 +1,7 @@
 /* FLOPs by step and phase; MFU, HFU and the conventions of ACCOUNTING section 4; the run's figures. */
 #include "analyzer/report_convention.h"
 #include "analyzer/report_flops_rows.h"
+#include "analyzer/report_sums.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -72,9 +73,11 @@ static struct report_step *step_of(struct report *r, int64_t id) {
 
 /* An op's products are all booked in its dtype; of a launch that multiplies in several, most of them are. */
 static int load_sums(struct report *r, char *err, size_t err_len) {
-    sqlite3_stmt *st = report_prepare(
-        r, "SELECT step, phase, dtype, " FLOPS_GEMM_SUM ", " FLOPS_OTHER_SUM " FROM op_cost GROUP BY 1, 2, 3", err,
-        err_len);
+    static const char ops[] =
+        "SELECT step, phase, dtype, " FLOPS_GEMM_SUM ", " FLOPS_OTHER_SUM " FROM op_cost GROUP BY 1, 2, 3";
+    static const char sums[] =
+        "SELECT step, phase, dtype, " SUMS_OF_STEP("matmul") ", " SUMS_OF_STEP("other") " FROM step_sum";
+    sqlite3_stmt *st = report_prepare(r, report_has_sums(r) ? sums : ops, err, err_len);
     int rc;
     if (!st) return -1;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
@@ -94,16 +97,22 @@ static int load_sums(struct report *r, char *err, size_t err_len) {
     return report_rows_end(r, st, rc, err, err_len);
 }
 
+#define WHY_UNCOUNTED(kind)                                                                                       \
+    "coalesce(min(p.why), min(CASE " kind " WHEN 'gemm' THEN 'its FLOPs do not fit in 64 bits, or a size is not " \
+    "known' WHEN 'blas' THEN 'no formula for this routine, or a size is not known' END))"
+#define IS_UNCOUNTED " WHERE c.flops IS NULL AND c.integer_ops IS NULL GROUP BY 1 ORDER BY 4 DESC, 3 DESC, 1"
+
 static int load_uncounted(struct report *r, char *err, size_t err_len) {
-    sqlite3_stmt *st = report_prepare(
-        r,
-        "SELECT " REPORT_FUNCTION_NAME ", coalesce(min(p.why), min(CASE op.kind WHEN 'gemm' THEN 'its FLOPs do not fit "
-        "in 64 bits, or a size is not known' WHEN 'blas' THEN 'no formula for this routine, or a size is not known' "
-        "END)), count(*), sum(t.busy_ns), sum(op.kind = 'launch') FROM op_cost c "
-        "JOIN op ON op.id = c.op LEFT JOIN op_time t ON t.op = c.op LEFT JOIN price p ON p.id = "
-        "c.price " REPORT_FUNCTION_JOIN
-        " WHERE c.flops IS NULL AND c.integer_ops IS NULL GROUP BY 1 ORDER BY 4 DESC, 3 DESC, 1",
-        err, err_len);
+    static const char ops[] = "SELECT " REPORT_FUNCTION_NAME
+                              ", " WHY_UNCOUNTED("op.kind") ", count(*), sum(t.busy_ns), sum(op.kind = "
+                                                            "'launch') FROM op_cost c JOIN op ON op.id = c.op LEFT "
+                                                            "JOIN op_time t ON t.op = c.op LEFT JOIN price p ON p.id "
+                                                            "= c.price " REPORT_FUNCTION_JOIN IS_UNCOUNTED;
+    static const char sums[] =
+        "SELECT " SUMS_FUNCTION_NAME ", " WHY_UNCOUNTED("c.kind") ", sum(c.ops), sum(c.busy_ns), "
+                                                                  "sum((c.kind = 'launch') * c.ops)" SUMS_FROM
+                                                                  "LEFT JOIN price p ON p.id = c.price" IS_UNCOUNTED;
+    sqlite3_stmt *st = report_prepare(r, report_has_sums(r) ? sums : ops, err, err_len);
     int rc;
     if (!st) return -1;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {

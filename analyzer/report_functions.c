@@ -1,5 +1,6 @@
 /* What each kernel and library function took and did: calls, time, FLOPs, bytes, and its place under the roofline. */
 #include "analyzer/report_roof.h"
+#include "analyzer/report_sums.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -32,6 +33,14 @@ static const char query[] =
     " FROM op LEFT JOIN op_cost c ON c.op = op.id LEFT JOIN op_time t ON t.op = op.id " REPORT_FUNCTION_JOIN
     " WHERE op.status = 0 AND op.kind IN ('launch', 'gemm', 'blas', 'copy', 'memset')"
     " GROUP BY 1 ORDER BY 3 DESC, 2 DESC, 1";
+static const char query_of_sums[] =
+    "SELECT " SUMS_FUNCTION_NAME ", sum(c.ops), sum(c.busy_ns), sum(c.timed), sum((c.kind = 'launch') * (c.ops - c.timed)),"
+    " sum((c.kind = 'launch') * c.ops), sum((c.kind IN ('launch', 'gemm', 'blas')) * c.ops), "
+    SUMS_COLUMNS("c.flops", "c.flops_most", "c.flops IS NULL AND c.integer_ops IS NULL", "c.grade = 'sampled'") ", "
+    SUMS_COLUMNS("c.bytes_read", "c.bytes_read", "c.bytes_read IS NULL", "c.grade = 'sampled'") ", "
+    SUMS_COLUMNS("c.bytes_written", "c.bytes_written", "c.bytes_written IS NULL", "c.grade = 'sampled'")
+    ", sum(iif(c.timed, c.timed * " ROOF ", NULL)), sum(c.timed AND " ROOF " IS NULL)"
+    SUMS_FROM "WHERE c.kind IN ('launch', 'gemm', 'blas', 'copy', 'memset') GROUP BY 1 ORDER BY 3 DESC, 2 DESC, 1";
 /* clang-format on */
 
 static struct report_function function_of(sqlite3_stmt *st) {
@@ -54,7 +63,7 @@ static struct report_function function_of(sqlite3_stmt *st) {
 
 int report_load_functions(struct report *r, char *err, size_t err_len) {
     int rc = sqlite3_create_function(r->db, "acct_roofline_ns", 5, SQLITE_UTF8, r, roofline_function, NULL, NULL);
-    sqlite3_stmt *st = rc ? NULL : report_prepare(r, query, err, err_len);
+    sqlite3_stmt *st = rc ? NULL : report_prepare(r, report_has_sums(r) ? query_of_sums : query, err, err_len);
     if (rc) snprintf(err, err_len, "%s: %s", r->path, sqlite3_errmsg(r->db));
     if (!st) return -1;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {

@@ -190,12 +190,11 @@ static int load_device(struct report *r, const struct report_options *options, c
 static int load_totals(struct report *r, char *err, size_t err_len) {
     int64_t v[8];
     if (one_row(r,
-                "SELECT (SELECT count(*) FROM op), (SELECT count(*) FROM op WHERE kind = 'gemm' AND status = 0),"
+                "SELECT count(*), coalesce(sum(kind = 'gemm' AND status = 0), 0),"
                 " (SELECT count(*) FROM alloc), (SELECT coalesce(sum(records), 0) FROM lost), (SELECT "
                 "coalesce(sum(texts), 0) FROM lost),"
-                " (SELECT count(*) FROM op WHERE status <> 0), (SELECT count(*) FROM op WHERE kind = 'launch' AND "
-                "status = 0),"
-                " (SELECT coalesce(sum(records), 0) FROM lost WHERE reason = 'ring full')",
+                " coalesce(sum(status <> 0), 0), coalesce(sum(kind = 'launch' AND status = 0), 0),"
+                " (SELECT coalesce(sum(records), 0) FROM lost WHERE reason = 'ring full') FROM op",
                 v, 8, err, err_len))
         return -1;
     r->ops = v[0];
@@ -279,7 +278,17 @@ static void note_losses(struct report *r) {
 
 /* Kernels that follow pointers which lie in memory: lists of tensors, of which a launch tells only where the list is.
  */
+static int has_beyond(struct report *r) {
+    sqlite3_stmt *st;
+    if (sqlite3_prepare_v2(r->db, "SELECT EXISTS(SELECT 1 FROM buffer_set WHERE slot = '*')", -1, &st, NULL))
+        return 1; /* op_buffer is a table in an older trace: it is asked itself */
+    int has = sqlite3_step(st) != SQLITE_ROW || sqlite3_column_int(st, 0);
+    sqlite3_finalize(st);
+    return has;
+}
+
 static int note_beyond(struct report *r, char *err, size_t err_len) {
+    if (!has_beyond(r)) return 0;
     sqlite3_stmt *st = report_prepare(r,
                                       "SELECT count(*), min(" REPORT_FUNCTION_NAME
                                       "), count(DISTINCT l.kernel) FROM op_buffer b JOIN op ON op.id = "

@@ -265,6 +265,7 @@ static void compute(struct report_oom *o) {
 }
 
 int report_load_oom(struct report *r, char *err, size_t err_len) {
+    if (!r->failed) return 0; /* no call at all */
     struct report_oom *o = calloc(1, sizeof *o);
     if (!(r->oom = o)) {
         snprintf(err, err_len, "%s: not enough memory for its report", r->path);

@@ -1,5 +1,6 @@
 /* Times by the device: which clock the report goes by, where the time went, what share of it is counted. */
 #include "analyzer/report_busy.h"
+#include "analyzer/report_sums.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -49,11 +50,12 @@ static void choose_clock(struct report *r) {
 
 /* Of the device's time, that of ops with known FLOPs. Copies and memsets have 0, which is known. */
 static int load_share(struct report *r, char *err, size_t err_len) {
-    sqlite3_stmt *st = report_prepare(r,
-                                      "SELECT coalesce(sum(t.busy_ns), 0), coalesce(sum(CASE WHEN c.grade = 'exact' "
-                                      "THEN t.busy_ns END), 0) FROM op_time t JOIN op_cost c ON c.op = t.op "
-                                      "WHERE c.flops IS NOT NULL OR c.integer_ops IS NOT NULL",
-                                      err, err_len);
+    static const char ops[] = "SELECT coalesce(sum(t.busy_ns), 0), coalesce(sum(CASE WHEN c.grade = 'exact' THEN "
+                              "t.busy_ns END), 0) FROM op_time t JOIN op_cost c ON c.op = t.op "
+                              "WHERE c.flops IS NOT NULL OR c.integer_ops IS NOT NULL";
+    static const char sums[] = "SELECT coalesce(sum(busy_ns), 0), coalesce(sum(CASE WHEN grade = 'exact' THEN busy_ns "
+                               "END), 0) FROM op_sum WHERE flops IS NOT NULL OR integer_ops IS NOT NULL";
+    sqlite3_stmt *st = report_prepare(r, report_has_sums(r) ? sums : ops, err, err_len);
     int rc;
     if (!st) return -1;
     r->counted_time_share = r->exact_time_share = NAN;

@@ -279,6 +279,22 @@ CREATE TABLE model(                -- what the trace tells of the model, and how
   how TEXT NOT NULL
 ) WITHOUT ROWID;
 
+CREATE TABLE op_sum(               -- rows of op_cost that are alike but for op, step and micro-batch, counted: for sums over a long run
+  phase TEXT, kind TEXT NOT NULL,  -- op_cost.phase, op.kind
+  api INTEGER, kernel INTEGER,     -- one of them: op.api where no kernel is known
+  dtype TEXT, flops INTEGER, integer_ops INTEGER, matmul INTEGER NOT NULL, bytes_read INTEGER, bytes_written INTEGER,
+  grade TEXT NOT NULL, flops_most INTEGER, matmul_flops INTEGER, matmul_flops_most INTEGER, price INTEGER,
+  ops INTEGER NOT NULL,            -- how many
+  timed INTEGER NOT NULL,          -- of these with a row in op_time
+  busy_ns INTEGER                  -- theirs; NULL: none has a time
+);
+
+CREATE TABLE step_sum(             -- sums over op_cost by step, phase and dtype; unbounded, sampled, uncounted: ops
+  step INTEGER, phase TEXT, dtype TEXT,
+  matmul_flops INTEGER, matmul_flops_most INTEGER, matmul_unbounded INTEGER, matmul_sampled INTEGER, matmul_uncounted INTEGER,
+  other_flops INTEGER, other_flops_most INTEGER, other_unbounded INTEGER, other_sampled INTEGER, other_uncounted INTEGER
+);
+
 CREATE TABLE price(                -- what a launch costs by its kernel's PTX; launches that differ in nothing that matters share one
   id INTEGER PRIMARY KEY,
   kernel INTEGER REFERENCES kernel(id), -- NULL: not known
@@ -331,6 +347,10 @@ CREATE TRIGGER op_buffer_insert INSTEAD OF INSERT ON op_buffer BEGIN -- the op g
     WHERE buffers = (SELECT buffers FROM op_set WHERE op = new.op AND buffers > 0);
   INSERT OR REPLACE INTO op_set VALUES(new.op, -new.op);
   INSERT INTO buffer_set VALUES(-new.op, new.slot, new.alloc, NULL, new.address, new.bytes, new.mode);
+END;
+CREATE TRIGGER op_cost_changed AFTER UPDATE ON op_cost BEGIN -- by hand: the sums are not its any more
+  DELETE FROM op_sum;
+  DELETE FROM step_sum;
 END;
 CREATE VIEW op_named AS
   SELECT op.id, api.library, api.name, op.kind, op.act, op.device, op.stream, op.start_ns, op.end_ns, op.status, op.bytes, op.object
