@@ -35,18 +35,29 @@ static void took(char *out, size_t room, const struct split_detail *d) {
         snprintf(out, room, "took %s", human(UNIT_NS, (double)d->device_ns));
 }
 
+/* `1 copy to the device`, `2 copies to the device`: noun is "copy|copies", after what follows it. */
+static const char *counted(int64_t n, const char *noun, const char *after) {
+    static char text[96];
+    const char *bar = strchr(noun, '|');
+    if (n == 1)
+        snprintf(text, sizeof text, "1 %.*s%s", (int)(bar - noun), noun, after);
+    else
+        snprintf(text, sizeof text, "%lld %s%s", LL(n), bar + 1, after);
+    return text;
+}
+
 static void roof_words(char *out, size_t room, const struct split_detail *d, const char *what, const char *amount,
                        const char *limit, const char *of) {
     char time[160];
     took(time, sizeof time, d);
-    snprintf(out, room, "%lld %s: %s / %s = %s; %s: %.1f %% of the %s", LL(d->count), what, amount, limit,
+    snprintf(out, room, "%s: %s / %s = %s; %s: %.1f %% of the %s", counted(d->count, what, ""), amount, limit,
              human(UNIT_NS, d->roof_ns), time, d->device_ns ? 100 * d->roof_ns / (double)d->device_ns : 0.0, of);
 }
 
-static void copy_words(char *out, size_t room, const struct split_detail *d, const char *what) {
+static void copy_words(char *out, size_t room, const struct split_detail *d, const char *noun, const char *where) {
     char time[160];
     took(time, sizeof time, d);
-    snprintf(out, room, "%lld %s: %s, %s: %s", LL(d->count), what, human(UNIT_BYTES, d->bytes), time,
+    snprintf(out, room, "%s: %s, %s: %s", counted(d->count, noun, where), human(UNIT_BYTES, d->bytes), time,
              d->device_ns > 0 ? rate(1e9 * d->bytes / (double)d->device_ns) : "no time");
 }
 
@@ -55,44 +66,47 @@ static void half_roof_words(char *out, size_t room, const struct report *r, cons
     char time[160];
     took(time, sizeof time, d);
     if (isnan(d->roof_ns))
-        snprintf(out, room, "%lld products, %s; %s: of some no peak is known", LL(d->count),
+        snprintf(out, room, "%s, %s; %s: of some no peak is known", counted(d->count, "product|products", ""),
                  human(UNIT_FLOPS, d->flops), time);
     else
-        snprintf(out, room, "%lld products: %s at the peak = %s; %s%s", LL(d->count), human(UNIT_FLOPS, d->flops),
-                 human(UNIT_NS, d->roof_ns), time,
+        snprintf(out, room, "%s: %s at the peak = %s; %s%s", counted(d->count, "product|products", ""),
+                 human(UNIT_FLOPS, d->flops), human(UNIT_NS, d->roof_ns), time,
                  r->bytes_per_s > 0 ? ": the bytes of some are not known" : ": the memory's bandwidth is not known");
 }
 
 static void kernel_words(char *out, size_t room, const struct report *r, const struct split_detail *d, int detail) {
     const char *bandwidth = r->bytes_per_s > 0 ? rate(r->bytes_per_s) : "?";
     if (detail < SPLIT_VECTOR)
-        roof_words(out, room, d, "products", human(UNIT_FLOPS, d->flops),
+        roof_words(out, room, d, "product|products", human(UNIT_FLOPS, d->flops),
                    human(UNIT_FLOPS_PER_S, r->peak[detail - SPLIT_PRODUCTS]), "peak");
     else if (detail == SPLIT_VECTOR)
-        roof_words(out, room, d, "kernels", human(UNIT_FLOPS, d->flops), "their peaks", "peak");
+        roof_words(out, room, d, "kernel|kernels", human(UNIT_FLOPS, d->flops), "their peaks", "peak");
     else
-        roof_words(out, room, d, detail == SPLIT_MEMORY_PRODUCTS ? "products" : "kernels", human(UNIT_BYTES, d->bytes),
-                   bandwidth, "bandwidth");
+        roof_words(out, room, d, detail == SPLIT_MEMORY_PRODUCTS ? "product|products" : "kernel|kernels",
+                   human(UNIT_BYTES, d->bytes), bandwidth, "bandwidth");
 }
 
-/* `%lld` is the count. */
-static const char *const sentences[SPLIT_DETAILS] = {
-    [SPLIT_NO_ROOF] = "%lld kernels: a peak or the bandwidth of this device is not known",
-    [SPLIT_UNCOUNTED] = "%lld kernels whose FLOPs or bytes are not known",
-    [SPLIT_UNATTRIBUTED] = "%lld kernels of no recorded call",
-    [SPLIT_GRAPH] = "%lld kernels launched by CUDA graphs, of no recorded call",
-    [SPLIT_TINY] = "%lld kernels shorter than 2 us, which is what a launch takes",
-    [SPLIT_OTHER_STEPS] = "%lld calls of evaluation or of no step, within this step's time",
-    [SPLIT_COLLECTIVE] = "%lld kernels of collectives, as far as nothing ran beside them",
-    [SPLIT_LATENCY] = "%lld gaps of up to 20 us from the launch to the kernel's begin",
-    [SPLIT_CALLS] = "%lld stretches with nothing queued, in calls that launch",
-    [SPLIT_BETWEEN] = "%lld stretches with nothing queued, of up to 50 us between two calls",
-    [SPLIT_STAGING] = "%lld stretches in calls that copy, before the device began (the host stages pageable memory)",
-    [SPLIT_ALLOCATION] = "%lld stretches in calls that allocate or release",
-    [SPLIT_WAITING] = "%lld stretches in which the host waited for a device that had nothing to do",
-    [SPLIT_QUEUED] = "%lld gaps of more than 20 us though work was handed over: why is not recorded",
-    [SPLIT_HOST] = "%lld stretches in which the host was in no CUDA call",
-    [SPLIT_GAP] = "%lld gaps of which the host's calls tell nothing",
+/* What is counted (singular|plural), and what there is to say. */
+static const struct {
+    const char *noun, *after;
+} sentences[SPLIT_DETAILS] = {
+    [SPLIT_NO_ROOF] = {"kernel|kernels", ": a peak or the bandwidth of this device is not known"},
+    [SPLIT_UNCOUNTED] = {"kernel|kernels", " whose FLOPs or bytes are not known"},
+    [SPLIT_UNATTRIBUTED] = {"kernel|kernels", " of no recorded call"},
+    [SPLIT_GRAPH] = {"kernel|kernels", " launched by CUDA graphs, of no recorded call"},
+    [SPLIT_TINY] = {"kernel|kernels", " shorter than 2 us, which is what a launch takes"},
+    [SPLIT_OTHER_STEPS] = {"call|calls", " of evaluation or of no step, within this step's time"},
+    [SPLIT_COLLECTIVE] = {"kernel|kernels", " of collectives, as far as nothing ran beside them"},
+    [SPLIT_LATENCY] = {"gap|gaps", " of up to 20 us from the launch to the kernel's begin"},
+    [SPLIT_CALLS] = {"stretch|stretches", " with nothing queued, in calls that launch"},
+    [SPLIT_BETWEEN] = {"stretch|stretches", " with nothing queued, of up to 50 us between two calls"},
+    [SPLIT_STAGING] = {"stretch|stretches",
+                       " in calls that copy, before the device began (the host stages pageable memory)"},
+    [SPLIT_ALLOCATION] = {"stretch|stretches", " in calls that allocate or release"},
+    [SPLIT_WAITING] = {"stretch|stretches", " in which the host waited for a device that had nothing to do"},
+    [SPLIT_QUEUED] = {"gap|gaps", " of more than 20 us though work was handed over: why is not recorded"},
+    [SPLIT_HOST] = {"stretch|stretches", " in which the host was in no CUDA call"},
+    [SPLIT_GAP] = {"gap|gaps", " of which the host's calls tell nothing"},
 };
 
 void why_detail_words(char *out, size_t room, const struct report *r, const struct split_step *s, int detail) {
@@ -106,33 +120,30 @@ void why_detail_words(char *out, size_t room, const struct report *r, const stru
         half_roof_words(out, room, r, d);
         return;
     case SPLIT_H2D:
-        copy_words(out, room, d, "copies to the device");
+        copy_words(out, room, d, "copy|copies", " to the device");
         return;
     case SPLIT_D2H:
-        copy_words(out, room, d, "copies to the host");
+        copy_words(out, room, d, "copy|copies", " to the host");
         return;
     case SPLIT_D2D:
-        copy_words(out, room, d, "copies within the device");
+        copy_words(out, room, d, "copy|copies", " within the device");
         return;
     case SPLIT_PEER:
-        copy_words(out, room, d, "copies between devices");
+        copy_words(out, room, d, "copy|copies", " between devices");
         return;
     case SPLIT_OTHER_COPY:
-        copy_words(out, room, d, "copies");
+        copy_words(out, room, d, "copy|copies", "");
         return;
     case SPLIT_MEMSET:
-        copy_words(out, room, d, "memsets");
+        copy_words(out, room, d, "memset|memsets", "");
         return;
     case SPLIT_LATENCY:
         if (r->modelled) {
-            snprintf(out, room, "%lld launches of up to 2 us, as the model has it", LL(d->count));
+            snprintf(out, room, "%s of up to 2 us, as the model has it", counted(d->count, "launch|launches", ""));
             return;
         }
     }
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    snprintf(out, room, sentences[detail], LL(d->count));
-#pragma GCC diagnostic pop
+    snprintf(out, room, "%s%s", counted(d->count, sentences[detail].noun, ""), sentences[detail].after);
 }
 
 /* ---- advice ---- */
