@@ -31,6 +31,7 @@ struct classes {
  * ------------------------------------------------------------------------------------------------------------------ */
 struct use_of_range {
     int by_cluster, outside, read; /* written by clusters; written outside; read in forward, backward or recompute */
+    int by_forward, backward;      /* kernels write it in forward only; read in backward */
 };
 
 static const struct at_access *first_update(const struct at_trace *t, const struct at_range *r) {
@@ -50,7 +51,7 @@ static int32_t since_when(const struct at_trace *t, int32_t range, const struct 
 }
 
 static struct use_of_range use_since(const struct at_trace *t, const struct at_range *r, int32_t since) {
-    struct use_of_range u = {0};
+    struct use_of_range u = {.by_forward = 1};
     int32_t begin = since > t->first_gemm ? since : t->first_gemm;
     AT_EACH_TOUCH(t, r, a) {
         const struct at_event *e = &t->event[a->event];
@@ -59,6 +60,9 @@ static struct use_of_range use_since(const struct at_trace *t, const struct at_r
         u.outside |= (a->mode == AT_W || a->mode == AT_RW) && !t->in_cluster[a->event] && a->event > begin &&
                      (at_is_work(e) || e->kind == AT_MEMSET);
         u.read |= at_reads(a->mode) && at_is_work(e) && BIT(e->phase) & MODEL;
+        if (e->kind != AT_KERNEL || a->event < begin) continue;
+        u.by_forward &= !at_writes(a->mode) || BIT(e->phase) & (BIT(AT_FORWARD) | BIT(AT_EVALUATION));
+        u.backward |= a->mode == AT_R && e->phase == AT_BACKWARD;
     }
     return u;
 }
@@ -93,7 +97,8 @@ static void persistent_range(struct classes *c, int32_t i) {
         decide(c, i, u.read ? AT_RULE_PARAM : r->carried ? AT_RULE_STATE : AT_RULE_SCRATCH, since);
     else if (r->frozen)
         decide(c, i, AT_RULE_FROZEN, 0);
-    else if (r->carried && !r->maybe_carried && !u.by_cluster)
+    else if (r->carried && !r->maybe_carried && !u.by_cluster && !(u.by_forward && u.backward))
+        /* (What forward makes for backward is carried only for a kernel that reads what it has just written.) */
         decide(c, i, AT_RULE_STATISTICS, at_is_pool(t, i) ? r->carried_from : 0);
 }
 

@@ -150,6 +150,42 @@ static int find_cluster(struct at_trace *t, int32_t run, struct at_cluster *c) {
     return c->first >= 0;
 }
 
+/* ---- what lies between the updates of a cluster and is none of it: backward, where weights are updated as soon as
+ * they have a gradient ---- */
+static int one_format_of(int64_t x, int64_t y) {
+    return x == y || x == 2 * y || y == 2 * x;
+}
+
+/* The kernel works on no weight or state, and reads what neither the updates read nor kernels of theirs made (beside
+ * state, and what the host brought). One that makes the only such value anew, in another format, casts a gradient. */
+static int is_foreign(const struct at_trace *t, const struct at_cluster *c, const uint8_t *own, int32_t e) {
+    int others = 0, cast = 0;
+    if (t->event[e].kind != AT_KERNEL || works_on_state(t, c->run, e)) return 0;
+    AT_EACH_ACCESS(t, e, a) {
+        const struct at_value *v = &t->value[a->value];
+        if (!at_reads(a->mode) || own[a->value] || at_is_carried(t, a->range, e)) continue;
+        if (t->range[a->range].weight || v->only_host_writes || v->birth == e) continue;
+        others++;
+        AT_EACH_ACCESS(t, e, b)
+        cast |= b->mode == AT_W && own[b->value] && one_format_of(at_access_bytes(t, a), at_access_bytes(t, b));
+    }
+    return others > 1 || (others && !cast);
+}
+
+/* `own`, per value: what the cluster's updates read, then what its other kernels make. */
+static void leave_out_foreign(struct at_trace *t, const struct at_cluster *c, uint8_t *own) {
+    for (int32_t e = c->first; e <= c->last; e++)
+        if (t->event[e].kind == AT_KERNEL && works_on_state(t, c->run, e)) AT_EACH_ACCESS(t, e, a) own[a->value] = 1;
+    for (int32_t e = c->first; e <= c->last; e++) {
+        if (t->event[e].kind != AT_KERNEL) continue;
+        if (is_foreign(t, c, own, e)) {
+            t->in_cluster[e] = 0;
+            continue;
+        }
+        AT_EACH_ACCESS(t, e, a) own[a->value] |= (uint8_t)at_writes(a->mode);
+    }
+}
+
 void at_clusters(struct at_trace *t) {
     t->cluster = POOL_NEW(t->pool, struct at_cluster, t->update_runs);
     for (int32_t i = 0; i < t->update_runs; i++)
@@ -157,6 +193,11 @@ void at_clusters(struct at_trace *t) {
     t->in_cluster = POOL_NEW(t->pool, uint8_t, t->events);
     for (int32_t i = 0; i < t->clusters; i++)
         for (int32_t e = t->cluster[i].first; e <= t->cluster[i].last; e++) t->in_cluster[e] = 1;
+    if (!t->blind) {
+        uint8_t *own = POOL_NEW(t->pool, uint8_t, t->values);
+        for (int32_t i = 0; i < t->clusters; i++) leave_out_foreign(t, &t->cluster[i], own);
+        pool_give(t->pool, own);
+    }
     for (int32_t r = 0; r < t->ranges; r++) AT_EACH_TOUCH(t, &t->range[r], a)
     if (at_writes(a->mode) && t->in_cluster[a->event]) {
         t->range[r].cluster_writes = 1;

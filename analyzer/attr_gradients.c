@@ -56,13 +56,13 @@ static int reads_updated(const struct at_trace *t, int32_t gemm) {
     return 0;
 }
 
-/* A kernel or product wrote the value after event `from` and before event `to`. */
+/* A kernel or product, none of an update, wrote the value after event `from` and before event `to`. */
 static int written_between(const struct at_trace *t, const struct at_value *v, int32_t from, int32_t to) {
     int32_t end = v->touch0 + v->touches;
     for (int32_t i = at_touch_from(t, v->touch0, v->touches, from + 1); i < end; i++) {
         const struct at_access *a = &t->access[t->touch[i]];
         if (a->event >= to) return 0;
-        if (at_writes(a->mode) && at_is_work(&t->event[a->event])) return 1;
+        if (at_writes(a->mode) && at_is_work(&t->event[a->event]) && !t->in_cluster[a->event]) return 1;
     }
     return 0;
 }
@@ -89,7 +89,7 @@ static void gradients_of_op(struct at_trace *t, struct at_cluster *c, int32_t e,
     AT_EACH_ACCESS(t, e, a) {
         struct at_value *v = &t->value[a->value];
         if (!at_reads(a->mode) || t->range[a->range].weight || at_is_carried(t, a->range, e) || v->derived) continue;
-        if (!written_between(t, v, since, c->first)) continue;
+        if (!written_between(t, v, since, t->blind ? c->first : e)) continue;
         int known = t->buffer[a->buffer].bytes >= 0;
         if (known || !t->blind) {
             if (a->buffer != last || !known) matches = counts_match(t, e, at_access_bytes(t, a));
@@ -119,7 +119,7 @@ static void find_gradients(struct at_trace *t) {
         struct at_cluster *c = &t->cluster[k];
         if (k && updated_read_between(t, c[-1].last, c->first)) since = c[-1].last;
         for (int32_t e = c->first; e <= c->last; e++)
-            if (t->event[e].kind == AT_KERNEL) gradients_of_op(t, c, e, since);
+            if (t->event[e].kind == AT_KERNEL && t->in_cluster[e]) gradients_of_op(t, c, e, since);
     }
 }
 
@@ -151,12 +151,13 @@ static int votes_gradient(const struct votes *v, uint64_t key) {
  * gradient of an activation, on its way back. (Functions that cast or add work on both kinds.) */
 static int goes_on(const struct at_trace *t, const struct votes *v, int32_t value) {
     AT_EACH_TOUCH(t, &t->value[value], a) {
-        if (a->mode != AT_R || !at_is_work(&t->event[a->event]) || t->in_cluster[a->event]) continue;
+        int copied = t->event[a->event].kind == AT_D2D; /* (into what holds gradients: a bucket of them) */
+        if (a->mode != AT_R || !(copied || at_is_work(&t->event[a->event])) || t->in_cluster[a->event]) continue;
         if (t->event[a->event].buffers > 12) continue; /* lists of tensors */
         AT_EACH_ACCESS(t, a->event, b) {
             const struct at_value *made = &t->value[b->value];
             if (!at_writes(b->mode) || b->value == value) continue;
-            int gradient = made->grad || votes_gradient(v, signature(t, b));
+            int gradient = made->grad || (copied ? t->range[b->range].holds_grad : votes_gradient(v, signature(t, b)));
             int same = at_same_count(at_access_bytes(t, a), at_access_bytes(t, b));
             if (same ? !gradient && b->mode == AT_W && !made->derived && is_candidate(t, b) : gradient) return 1;
         }

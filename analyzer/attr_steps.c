@@ -27,16 +27,24 @@ static int begins_step(const struct at_trace *t, const struct at_span *before, c
     return anew > kept;
 }
 
-/* After a skipped step: kernels that work on gradients (and scalars) only were its optimizer's. */
-static void label_skipped_optimizer(struct at_trace *t, int32_t from, int32_t to) {
+/* After a skipped step: kernels that work on gradients (and scalars) only were its optimizer's. Returns the event
+ * behind them, and behind a copy to the host that follows (of an overflow flag). */
+static int32_t label_skipped_optimizer(struct at_trace *t, int32_t from, int32_t to) {
+    int32_t end = from;
     for (int32_t e = from; e < to; e++) {
         struct at_event *ev = &t->event[e];
         int only = 1;
-        if (ev->phase != AT_EVALUATION || ev->kind != AT_KERNEL) continue;
+        if (ev->kind == AT_D2H && end > from) end = e + 1;
+        if (!at_is_work(ev)) continue;
+        if (ev->phase != AT_EVALUATION || ev->kind != AT_KERNEL) break;
         AT_EACH_ACCESS(t, e, a)
-        only &= t->value[a->value].grad || t->range[a->range].hi - t->range[a->range].lo <= 4096;
-        if (only) ev->phase = AT_OPTIMIZER;
+        only &= t->value[a->value].grad || at_grad_like(t, a->value) ||
+                t->range[a->range].hi - t->range[a->range].lo <= 4096;
+        if (!only) break;
+        ev->phase = AT_OPTIMIZER;
+        end = e + 1;
     }
+    return end;
 }
 
 static void number_micro_batches(struct at_trace *t, const struct at_interval *iv, int32_t first, int32_t end) {
@@ -46,17 +54,17 @@ static void number_micro_batches(struct at_trace *t, const struct at_interval *i
             t->event[e].micro_batch = m - first;
 }
 
-/* Spans [first, end) of the interval are one step. */
-static void take_step(struct at_trace *t, const struct at_interval *iv, int32_t first, int32_t end) {
+/* Spans [first, end) of the interval are one step, which begins at `from`. Returns where the next one does. */
+static int32_t take_step(struct at_trace *t, const struct at_interval *iv, int32_t first, int32_t end, int32_t from) {
     const struct at_span *span = t->span + iv->span0;
     int last = end == iv->spans;
-    int32_t from = first ? span[first - 1].last + 1 : iv->from, to = last ? iv->to : span[end - 1].last + 1;
+    int32_t to = last ? iv->to : label_skipped_optimizer(t, span[end - 1].last + 1, span[end].first);
     mark_step(t, from, to);
     number_micro_batches(t, iv, first, end);
     if (last && t->cut_forward >= 0 && iv->cluster < 0) /* the forward that was cut off: one more micro-batch */
         for (int32_t e = t->cut_forward; e < iv->to; e++) t->event[e].micro_batch = end - first;
-    if (!last) label_skipped_optimizer(t, to, span[end].first);
     t->step[t->steps++] = (struct at_step){.complete = (uint8_t)(!last || iv->cluster >= 0)};
+    return to;
 }
 
 /* How often a forward pass reads each weight, in the last step that does (models may take turns): step << 32 | reads.
@@ -110,17 +118,17 @@ static void trailing_forward(struct at_trace *t, const struct at_interval *iv) {
 
 static void split_interval(struct at_trace *t, const struct at_interval *iv, int32_t *seen) {
     const struct at_span *span = t->span + iv->span0;
-    int32_t first = 0;
+    int32_t first = 0, from = iv->from;
     if (!iv->spans) {
         if (iv->cluster < 0) trailing_forward(t, iv);
         return;
     }
     for (int32_t m = 1; m < iv->spans; m++) {
         if (!begins_step(t, &span[m - 1], &span[m], seen)) continue;
-        take_step(t, iv, first, m);
+        from = take_step(t, iv, first, m, from);
         first = m;
     }
-    take_step(t, iv, first, iv->spans);
+    take_step(t, iv, first, iv->spans, from);
 }
 
 /* ---- N1

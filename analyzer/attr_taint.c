@@ -42,7 +42,15 @@ static void taint_turn(const struct taint *x) {
 static void pass_copy(const struct taint *x, int32_t e) {
     struct at_event *ev = &x->t->event[e];
     if (ev->phase == AT_OTHER) ev->phase = AT_BACKWARD;
-    AT_EACH_ACCESS(x->t, e, a) if (a->mode == AT_W) x->t->value[a->value].taint = 0;
+    int tainted = 0; /* what it copies */
+    AT_EACH_ACCESS(x->t, e, a) tainted |= a->mode == AT_R && is_tainted(x, a->value);
+    AT_EACH_ACCESS(x->t, e, a) {
+        if (a->mode != AT_W) continue;
+        if (tainted)
+            set_tainted(x, a->value);
+        else
+            x->t->value[a->value].taint = 0;
+    }
 }
 
 struct reads {

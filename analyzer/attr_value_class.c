@@ -169,8 +169,9 @@ static enum at_rule backward_rule(const struct at_value *v, const struct facts *
     return v->taint ? AT_RULE_BACKWARD_READ : AT_RULE_BACKWARD_OTHER;
 }
 
-static enum at_rule cleared_rule(const struct facts *f) {
+static enum at_rule cleared_rule(const struct at_value *v, const struct facts *f) {
     if (f->read & BIT(AT_BACKWARD)) return AT_RULE_CLEARED_BACKWARD;
+    if (v->taint) return AT_RULE_BACKWARD_WRITTEN; /* a copy of a gradient, in a program that was cut off */
     return f->read & BIT(AT_FORWARD) ? AT_RULE_CLEARED_FORWARD : AT_RULE_CLEARED;
 }
 
@@ -198,7 +199,7 @@ static enum at_rule rule_of(const struct at_trace *t, const struct at_value *v) 
     if (forward) return forward_rule(t, v, &f);
     if (f.written & BIT(AT_BACKWARD)) return backward_rule(v, &f);
     if (f.written & BIT(AT_OPTIMIZER)) return AT_RULE_OPTIMIZER_SCRATCH;
-    if (f.kinds & (BIT(AT_MEMSET) | BIT(AT_D2D))) return cleared_rule(&f);
+    if (f.kinds & (BIT(AT_MEMSET) | BIT(AT_D2D))) return cleared_rule(v, &f);
     return outside_training(t, r) ? AT_RULE_OUTSIDE : AT_RULE_NONE;
 }
 
