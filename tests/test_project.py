@@ -303,6 +303,18 @@ def test_readme_sql_runs():
         assert r.returncode == 0 and r.stdout.strip(), r.stderr
 
 
+def test_readme_views_run(tmp_path):
+    """Each command of the README that shows run.db, on the demo's trace; what it prints has figures."""
+    if not os.path.exists(os.path.join(BUILD, 'demo/demo.db')):
+        test_demo('demo', 'demo.db', 834304)
+    shutil.copy(os.path.join(BUILD, 'demo/demo.db'), tmp_path / 'run.db')
+    lines = [line for line in commands() if line.startswith('acct ') and line.endswith(' run.db') and not line.startswith('acct run')]
+    assert {line.split()[1] for line in lines} >= {'report', 'steps', 'memory', 'peak', 'leaks', 'flops', 'ops', 'kernels'}
+    for line in lines:
+        r = run(os.path.join(BUILD, 'acct'), *line.split()[1:], cwd=tmp_path)
+        assert r.returncode == 0 and r.stderr == '' and len(r.stdout.splitlines()) > 5, (line, r)
+
+
 def test_readme_paths_exist():
     linked = re.findall(r'\]\(([\w./]+)\)', README) + re.findall(r'^\| `([\w/]+)/`', README, re.M)
     assert len(linked) > 10
