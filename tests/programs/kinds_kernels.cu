@@ -490,24 +490,25 @@ void k_append(const buffer &cache, const buffer &x, int sequences, int place, in
     CHECK(cudaGetLastError());
 }
 
-/* A thread a sequence: y = softmax(q keysᵀ) values over the first `count` places. */
-__global__ void attend_kernel(float *y, const float *q, const float *keys, const float *values, int sequences,
-                              int count, int room, int cols) {
-    INDEX(sequences);
-    const float *k = keys + (size_t)i * room * cols, *v = values + (size_t)i * room * cols;
-    float sum = 0;
-    for (int c = 0; c < cols; c++) y[i * cols + c] = 0;
+/* A thread an element of y = softmax(q keysᵀ) values, over the first `count` places. */
+__global__ void attend_kernel(float *y, const float *q, const float *keys, const float *values, int count, int room,
+                              int cols, int n) {
+    INDEX(n);
+    const float *x = q + i / cols * cols;
+    float sum = 0, out = 0;
     for (int t = 0; t < count; t++) {
+        const float *k = keys + (i / cols * room + t) * cols;
         float dot = 0;
-        for (int c = 0; c < cols; c++) dot += q[i * cols + c] * k[t * cols + c];
+        for (int c = 0; c < cols; c++) dot += x[c] * k[c];
         float p = expf(dot / cols);
         sum += p;
-        for (int c = 0; c < cols; c++) y[i * cols + c] += p * v[t * cols + c];
+        out += p * values[(i / cols * room + t) * cols + i % cols];
     }
-    for (int c = 0; c < cols; c++) y[i * cols + c] /= sum;
+    y[i] = out / sum;
 }
 void k_attend(const buffer &y, const buffer &q, const buffer &keys, const buffer &values, int sequences, int count,
               int room, int cols) {
-    attend_kernel<<<GRID(sequences)>>>(y.f(), q.f(), keys.f(), values.f(), sequences, count, room, cols);
+    int n = sequences * cols;
+    attend_kernel<<<GRID(n)>>>(y.f(), q.f(), keys.f(), values.f(), count, room, cols, n);
     CHECK(cudaGetLastError());
 }
