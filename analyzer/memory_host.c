@@ -59,20 +59,23 @@ static void add_copy(struct memory_host *h, sqlite3_stmt *st, int sure) {
     *(sure ? &c->pageable_bytes : &c->unsure_bytes) += bytes;
 }
 
-/* The allocation behind an address of a copy; written out, for a view on the right of a LEFT JOIN would be computed for
- * all ops. */
-#define SIDE(slot, x)                                                                                             \
+/* The allocation behind an address of a copy. Sets are written out: a view on the right of a LEFT JOIN would be
+ * computed for all ops. An analysis without sets has op_buffer as a table. */
+#define SIDE_OF_SETS(slot, x)                                                                                     \
     " LEFT JOIN op_set " x "o ON " x "o.op = c.op LEFT JOIN buffer_set " x "b ON " x "b.buffers = " x "o.buffers" \
     " AND " x "b.slot = '" slot "' LEFT JOIN alloc " x "a ON " x "a.id = coalesce(" x "b.alloc, c.op - " x "b.before)"
+#define SIDE_OF_TABLE(slot, x)                                                                                  \
+    " LEFT JOIN op_buffer " x "b ON " x "b.op = c.op AND " x "b.slot = '" slot "' LEFT JOIN alloc " x "a ON " x \
+    "a.id = " x "b.alloc"
+#define COPIES(side)                                                                                \
+    "SELECT c.direction, da.memory, sa.memory, count(*), sum(c.bytes), sum(t.busy_ns IS NOT NULL)," \
+    " sum(CASE WHEN t.busy_ns IS NOT NULL THEN c.bytes ELSE 0 END), coalesce(sum(t.busy_ns), 0)"    \
+    " FROM copy c CROSS JOIN op ON op.id = c.op AND op.status = 0" side("dst", "d")                 \
+        side("src", "s") " LEFT JOIN op_time t ON t.op = c.op WHERE c.bytes > 0 GROUP BY 1, 2, 3"
 
 static int load_copies(struct report *r, struct memory_host *h, char *err, size_t err_len) {
-    sqlite3_stmt *st =
-        report_prepare(r,
-                       "SELECT c.direction, da.memory, sa.memory, count(*), sum(c.bytes), sum(t.busy_ns IS NOT NULL),"
-                       " sum(CASE WHEN t.busy_ns IS NOT NULL THEN c.bytes ELSE 0 END), coalesce(sum(t.busy_ns), 0)"
-                       " FROM copy c CROSS JOIN op ON op.id = c.op AND op.status = 0" SIDE("dst", "d")
-                           SIDE("src", "s") " LEFT JOIN op_time t ON t.op = c.op WHERE c.bytes > 0 GROUP BY 1, 2, 3",
-                       err, err_len);
+    const char *sql = memory_has_table(r, "op_set") ? COPIES(SIDE_OF_SETS) : COPIES(SIDE_OF_TABLE);
+    sqlite3_stmt *st = report_prepare(r, sql, err, err_len);
     int rc;
     if (!st) return -1;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) add_copy(h, st, !r->dropped);
