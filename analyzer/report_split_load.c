@@ -63,11 +63,14 @@ enum {
     "op.bytes, op.act, op.thread, op.start_ns, op.end_ns, c.op IS NOT NULL, c.step, c.phase, c.matmul, c.dtype, " \
     "c.flops, c.matmul_flops, c.bytes_read + c.bytes_written, c.integer_ops, "
 
-/* Kernels of a communication library have its name in front of theirs. */
-#define COMMUNICATES(name) "(" name " LIKE 'nccl%' OR " name " LIKE '%\\_ncclDevKernel%' ESCAPE '\\')"
+/* Kernels of NCCL (and of its stand-in) by their names; the device's records have them mangled. */
+#define COMMUNICATES(name) "(" name " LIKE '%nccl%')"
+/* A copy between devices, as activity.copy_kind has it. */
+#define PEER \
+    "CASE WHEN op.kind = 'copy' THEN (SELECT 10 FROM copy x WHERE x.op = t.op AND x.dst_device <> x.src_device) END"
 
-static const char whole_ops[] = "SELECT t.start_ns, t.end_ns, op.kind, t.op, t.busy_ns, " OP_COLUMNS
-                                "%s, NULL, 0, NULL FROM op_time t JOIN op ON op.id = t.op LEFT JOIN op_cost c ON c.op "
+static const char whole_ops[] = "SELECT t.start_ns, t.end_ns, op.kind, t.op, t.busy_ns, " OP_COLUMNS "%s, " PEER
+                                ", 0, NULL FROM op_time t JOIN op ON op.id = t.op LEFT JOIN op_cost c ON c.op "
                                 "= t.op %s WHERE t.end_ns > ?1 "
                                 "AND t.start_ns < ?2%s";
 #define WITHOUT_PIECES " AND t.op NOT IN (SELECT op FROM op_piece WHERE op IS NOT NULL)"

@@ -33,7 +33,7 @@ def by_hand(path):
     t.call('copy', (401 * k, 409 * k), [(411 * k, 511 * k)], moved=2_500_000, act='h2d', phase=None)
     t.call('gemm', (410 * k, 412 * k), [(461 * k, 561 * k)], flops=int(FP32 * 50e-6), dtype='fp32', bytes=1000, phase='backward')
     t.call('sync', (560 * k, 590 * k))
-    t.call('launch', (591 * k, 599 * k), [(601 * k, 651 * k)], flops=0, bytes=1000, kernel='ncclDevKernel_AllReduce', phase='backward')
+    t.call('launch', (591 * k, 599 * k), [(601 * k, 651 * k)], flops=0, bytes=1000, kernel='_Z40ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE', phase='backward')
     t.call('launch', (600 * k, 605 * k), [(631 * k, 651 * k)], flops=0, dtype='fp32', bytes=int(BANDWIDTH * 10e-6), kernel='copying', phase='optimizer')
     t.call('alloc', (652 * k, 670 * k))
     t.call('copy', (671 * k, 680 * k), [(681 * k, 700 * k)], moved=1900, act='d2h', phase=None)
@@ -263,6 +263,30 @@ def test_a_device_without_bandwidth(tmp_path):
     s = steps('--why', tmp_path / 't.db')
     assert details(s['time_split'])['products_without_roof']['roof_ns'] is None and s['steps'][0]['mfu'] is None
     assert any('peak unknown' in n for n in s['notes'])
+
+
+@pytest.mark.parametrize('name', ['_Z40ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE', '_Z32ncclKernel_AllReduce_RING_LL_Sum_f', 'ncclDevKernel_Broadcast', 'vgpu_nccl_all_reduce'])
+def test_collectives_of_no_recorded_call(tmp_path, name):
+    t = DeviceTrace(tmp_path / 't.db')
+    t.call('gemm', (0, 1), [(0, 10_000)], flops=10**9, dtype='bf16', bytes=10)
+    t.stray(5000, 20_000, name=name) # 5 beside the product
+    t.steps(20_000)
+    s = steps('--why', t.close())['time_split']
+    assert part(s, 'communication')['ns'] == 10_000 and part(s, 'unknown')['ns'] == 0 and details(s)['collectives']['device_ns'] == 15_000
+
+
+def test_peer_copies_and_graphs_of_no_recorded_call(tmp_path):
+    t = DeviceTrace(tmp_path / 't.db')
+    t.call('gemm', (0, 1), [(0, 10_000)], flops=10**9, dtype='bf16', bytes=10)
+    t.stray(10_000, 13_000, kind='copy', copy_kind=10) # peer to peer
+    t.stray(13_000, 15_000, kind='copy', copy_kind=1)
+    t.stray(15_000, 20_000, graph=77)
+    for i, device in enumerate((1, 0, None)): # to another device, within this one, no peer copy
+        op = t.call('copy', (0, 1), [(20_000 + 1000 * i, 21_000 + 1000 * i)], moved=10, act='d2d')
+        t.db.execute('INSERT INTO copy(op, dst_device, src_device) VALUES(?, ?, ?)', (op, device, None if device is None else 0))
+    t.steps(23_000)
+    x = details(steps('--why', t.close())['time_split'])
+    assert (x['peer_copies']['ns'], x['h2d']['ns'], x['graph_kernels']['ns'], x['d2d']['ns']) == (4000, 2000, 5000, 2000)
 
 
 def test_no_steps_and_no_such_step(tmp_path):
