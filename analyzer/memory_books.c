@@ -38,6 +38,7 @@ int memory_books_load(struct report *r, char *err, size_t err_len) {
 void memory_books_free(struct report *r) {
     if (!r->memory_books) return;
     growth_free(&r->memory_books->growth);
+    memory_estimate_free(&r->memory_books->estimate);
     free(r->memory_books);
     r->memory_books = NULL;
 }

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const int line_class[ESTIMATE_LINES] = {0, 1, 2, 3}; /* places in report_class_names */
@@ -143,6 +144,34 @@ static int load_most(struct report *r, struct memory_estimate *m, char *err, siz
     return 0;
 }
 
+static int by_class(const void *a, const void *b) {
+    const struct memory_part *x = a, *y = b;
+    if (x->class != y->class) return x->class - y->class;
+    return (x->bytes < y->bytes) - (x->bytes > y->bytes);
+}
+
+static int load_parts(struct report *r, struct memory_estimate *m, char *err, size_t err_len) {
+    sqlite3_stmt *st = report_prepare(
+        r,
+        "SELECT c.class, c.rule, count(DISTINCT a.id), sum(c.bytes) FROM alloc a JOIN alloc_class c ON c.alloc = a.id "
+        "AND "
+        "(c.from_ns IS NULL OR c.from_ns <= ?1) AND (c.until_ns IS NULL OR c.until_ns > ?1) WHERE a.memory IN "
+        "(" MEMORY_OF_DEVICE ") AND a.alloc_ns <= ?1 AND (a.free_ns IS NULL OR a.free_ns > ?1) GROUP BY 1, 2",
+        err, err_len);
+    int rc;
+    if (!st) return -1;
+    sqlite3_bind_int64(st, 1, r->memory.peak_ns);
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        m->part = report_grow(m->part, m->n_parts, sizeof *m->part);
+        m->part[m->n_parts++] = (struct memory_part){.class = report_class_of((const char *)sqlite3_column_text(st, 0)),
+                                                     .rule = report_column_text(st, 1),
+                                                     .blocks = sqlite3_column_int64(st, 2),
+                                                     .bytes = sqlite3_column_int64(st, 3)};
+    }
+    if (m->n_parts) qsort(m->part, (size_t)m->n_parts, sizeof *m->part, by_class);
+    return report_rows_end(r, st, rc, err, err_len);
+}
+
 static void fill_lines(struct memory_estimate *m) {
     int64_t n = m->parameters;
     for (int i = 0; i < ESTIMATE_LINES; i++) m->lecture[i] = m->expected[i] = REPORT_UNKNOWN;
@@ -162,11 +191,18 @@ static void fill_lines(struct memory_estimate *m) {
 
 int memory_estimate_load(struct report *r, struct memory_estimate *out, char *err, size_t err_len) {
     memset(out, 0, sizeof *out);
-    if (load_most(r, out, err, err_len) || load_outputs(r, out, err, err_len) || load_shape(r, out, err, err_len))
+    if (load_most(r, out, err, err_len) || load_outputs(r, out, err, err_len) || load_shape(r, out, err, err_len) ||
+        load_parts(r, out, err, err_len))
         return -1;
     find_recipe(r, out);
     fill_lines(out);
     return 0;
+}
+
+void memory_estimate_free(struct memory_estimate *m) {
+    for (int64_t i = 0; i < m->n_parts; i++) free(m->part[i].rule);
+    free(m->part);
+    memset(m, 0, sizeof *m);
 }
 
 /* ---- print ---- */
@@ -252,6 +288,21 @@ static void print_lines(struct emitter *e, const struct report *r, const struct 
     emit_end(e);
 }
 
+/* What the measured bytes are made of: names the gaps further than by class. */
+static void print_parts(struct emitter *e, const struct memory_estimate *m, int show) {
+    emit_list(e, "parts", show && m->n_parts ? "What the measured bytes are" : NULL,
+              show && m->n_parts ? LOOK_TABLE : LOOK_HIDDEN);
+    for (int64_t i = 0; i < m->n_parts; i++) {
+        emit_object(e, "", NULL, LOOK_FIELDS);
+        emit_text(e, "class", "class", report_class_names[m->part[i].class]);
+        emit_int(e, "bytes", "bytes", UNIT_BYTES, m->part[i].bytes);
+        emit_int(e, "blocks", "blocks", UNIT_NONE, m->part[i].blocks);
+        emit_text(e, "rule", "rule", m->part[i].rule);
+        emit_end(e);
+    }
+    emit_end(e);
+}
+
 static void print_recipe(struct emitter *e, const struct memory_estimate *m) {
     const struct memory_recipe *k = &m->recipe;
     char text[192];
@@ -298,5 +349,6 @@ void memory_estimate_print(struct emitter *e, const struct report *r, const stru
         print_shape(e, m);
     }
     print_lines(e, r, m, !brief || m->recipe.known);
+    print_parts(e, m, !brief);
     emit_end(e);
 }

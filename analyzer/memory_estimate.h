@@ -18,6 +18,13 @@ struct memory_recipe {
     int64_t weights, grads, master, moments; /* moments: together */
 };
 
+/* What is live at the run's peak by class and rule: kept buffers, gradients of the loss … */
+struct memory_part {
+    int class;
+    char *rule;
+    int64_t blocks, bytes;
+};
+
 struct memory_estimate {
     int64_t parameters;
     char why_not[160]; /* of parameters or recipe that are not known; "": both are */
@@ -31,10 +38,13 @@ struct memory_estimate {
     int recomputes;                                    /* the program computes activations again: it keeps less */
     /* by line */
     int64_t lecture[ESTIMATE_LINES], expected[ESTIMATE_LINES];
+    struct memory_part *part; /* by class, the largest first */
+    int64_t n_parts;
     int64_t most[REPORT_CLASSES]; /* bytes of each class live together at most, over the run */
 };
 
 int memory_estimate_load(struct report *r, struct memory_estimate *out, char *err, size_t err_len);
+void memory_estimate_free(struct memory_estimate *m);
 /* The object `estimate`. brief: people see only the lines. */
 void memory_estimate_print(struct emitter *e, const struct report *r, const struct memory_estimate *m, int brief);
 

@@ -146,7 +146,7 @@ void memory_host_print(struct emitter *e, const struct memory_host *h) {
     emit_int(e, "pinned_peak_bytes", "pinned", UNIT_BYTES, h->pinned_peak_bytes);
     emit_int(e, "registered_peak_bytes", h->registered_peak_bytes ? "registered" : NULL, UNIT_BYTES,
              h->registered_peak_bytes);
-    emit_int(e, "managed_peak_bytes", "managed (where its pages lie is not known)", UNIT_BYTES, h->managed_peak_bytes);
+    emit_int(e, "managed_peak_bytes", h->managed_peak_bytes ? "managed" : NULL, UNIT_BYTES, h->managed_peak_bytes);
     emit_int(e, "array_peak_bytes", h->array_peak_bytes ? "arrays" : NULL, UNIT_BYTES, h->array_peak_bytes);
     emit_end(e);
     for (int d = 0; d < COPY_DIRECTIONS; d++) copies += h->copies[d].count, pageable += h->copies[d].pageable;

@@ -244,24 +244,23 @@ void memory_print_reconciliation(struct emitter *e, const struct memory_reconcil
     }
     int alone = !is_known(m->context);
     emit_object(e, "reconciliation", "Device memory by the driver's account", LOOK_FIELDS);
-    emit_text(e, "when", "asked", m->when);
+    emit_text(e, "when", NULL, m->when);
+    emit_text(e, NULL, "asked", !strcmp(m->when, "release") ? "before a release" : m->when);
     memory_print_int(e, "ns", NULL, UNIT_NS, m->ns);
     memory_print_int(e, "device", NULL, UNIT_NONE, m->device);
     emit_int(e, "device_total_bytes", "total", UNIT_BYTES, m->device_total_bytes);
-    emit_int(e, "device_used_bytes", "used", UNIT_BYTES, m->device_used_bytes);
+    emit_int(e, "device_used_bytes", "used, of which", UNIT_BYTES, m->device_used_bytes);
     emit_int(e, "ours", "  allocations", UNIT_BYTES, m->ours);
     memory_print_classes(e, "by_class", NULL, LOOK_HIDDEN, m->classes);
-    memory_print_int(e, "pool_slack", is_known(m->pool_slack) ? "  held unused: pools, rounding to 2 MiB" : NULL,
-                     UNIT_BYTES, m->pool_slack);
+    memory_print_int(e, "pool_slack", is_known(m->pool_slack) ? "  pools, rounding" : NULL, UNIT_BYTES, m->pool_slack);
     emit_int(e, "rounding_estimate", NULL, UNIT_BYTES, m->rounding);
     memory_print_int(e, "tool", is_known(m->tool) && m->tool ? "  acct's own" : NULL, UNIT_BYTES, m->tool);
     memory_print_int(e, "context",
                      alone               ? NULL
-                     : is_known(m->tool) ? "  context and other processes, at the start"
-                                         : "  context (with CUPTI) and other processes, at the start",
+                     : is_known(m->tool) ? "  context, others"
+                                         : "  context, CUPTI",
                      UNIT_BYTES, m->context);
-    emit_int(e, "unexplained", alone ? "  context, libraries, other processes" : "  unexplained", UNIT_BYTES,
-             m->unexplained);
+    emit_int(e, "unexplained", "  unexplained", UNIT_BYTES, m->unexplained);
     emit_int(e, "managed_bytes", m->managed_bytes ? "managed, apart" : NULL, UNIT_BYTES, m->managed_bytes);
     emit_end(e);
 }

@@ -146,7 +146,7 @@ def test_sites_come_from_stacks_where_there_are_some(tmp_path):
 def test_traces_of_older_versions_are_readable(tmp_path):
     t = Trace(tmp_path / 'a.db')
     t.alloc(100, 10, classes='param')
-    for table in ('meminfo', 'op_stack', 'frame', 'stack', 'model', 'step_product', 'flops_term'):
+    for table in ('meminfo', 'op_stack', 'frame', 'stack', 'model', 'step_product', 'flops_term', 'collective', 'tag', 'window'):
         t.db.execute(f'DROP TABLE {table}')
     db = t.close()
     assert load('peak', db)['peak']['at_peak']['param'] == 100
@@ -359,7 +359,10 @@ def test_estimate_of_the_sample_app(tmp_path, dtype, optimizer):
     assert len(parts) == 10 and all(x['gap_bytes'] == x['measured_bytes'] - x['expected_bytes'] for x in e['lines'])
     for key in ('lecture_bytes', 'expected_bytes', 'measured_bytes', 'gap_bytes'):
         assert lines['total'][key] == sum(x[key] for x in parts)
-    assert lines['total']['measured_bytes'] == load('report', db)['memory']['peak_bytes']
+    memory = load('report', db)['memory']
+    assert lines['total']['measured_bytes'] == memory['peak_bytes']
+    assert {c: sum(x['bytes'] for x in e['parts'] if x['class'] == c) for c in memory['at_peak']} == memory['at_peak'] # each part has a rule
+    assert all(x['rule'] and x['blocks'] > 0 for x in e['parts'])
 
 
 @pytest.mark.parametrize('optimizer, states', [('sgd', 0), ('rmsprop', 1), ('adam', 2)])
