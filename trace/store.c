@@ -356,7 +356,9 @@ static int upgrade_buffers(sqlite3 *db) {
         return SQLITE_ERROR;
     int old = sqlite3_step(stmt) == SQLITE_ROW;
     sqlite3_finalize(stmt);
-    return old ? exec_sql(db, "ALTER TABLE op_buffer RENAME TO op_buffer_old") : SQLITE_OK;
+    /* no RENAME: that reads all views and triggers, which may name what is not there yet */
+    return old ? exec_sql(db, "CREATE TABLE op_buffer_old AS SELECT * FROM op_buffer; DROP TABLE op_buffer")
+               : SQLITE_OK;
 }
 
 static int take_over_buffers(sqlite3 *db) {
