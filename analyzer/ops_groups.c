@@ -18,7 +18,7 @@ static uint64_t hash_of(const struct ops_key *k) {
     }
     return h;
 }
-_Static_assert(sizeof(struct ops_key) % 8 == 0, "a key is whole words");
+_Static_assert(sizeof(struct ops_key) == 88, "a key is whole words, with nothing between its members");
 
 static void widen(struct ops_groups *g) {
     int64_t slots = g->slots ? 2 * g->slots : 256;

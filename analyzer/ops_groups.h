@@ -15,7 +15,7 @@ struct ops_key {
     int64_t dim[7]; /* launch: grid, block, dynamic shared bytes; gemm, blas: m n k batch; else bytes moved */
     int32_t kind;   /* enum ops_kind */
     int16_t dtype;  /* place in ops_groups.dtype; -1: none */
-    char form[6];   /* op(A), op(B); direction of a copy */
+    char form[10];  /* op(A), op(B); direction of a copy */
 };
 
 struct ops_group {
