@@ -188,6 +188,14 @@ static int write_step(const struct writer *w, sqlite3_stmt *st, int32_t step, co
     return sql_insert(w->db, st, w->err, w->err_len);
 }
 
+/* Does the device work for no step between two events? Then a marked step that follows is timed from its own first op.
+ */
+static int works_between(const struct at_trace *t, int32_t from, int32_t to) {
+    for (int32_t e = from + 1; e < to; e++)
+        if (is_timed(&t->event[e]) && t->event[e].step < 0) return 1;
+    return 0;
+}
+
 static int write_steps(const struct writer *w) {
     sqlite3_stmt *step = NULL, *phase = NULL;
     int rc = sql_prepare(w->db, &step,
@@ -200,14 +208,16 @@ static int write_steps(const struct writer *w) {
                          "VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
                          w->err, w->err_len);
     int64_t end_ns = ACCT_NULL_I64, device_end_ns = ACCT_NULL_I64;
-    for (int32_t i = 0, e = 0; i < w->t->steps && !rc; i++) {
+    for (int32_t i = 0, e = 0, last = 0; i < w->t->steps && !rc; i++) {
         struct step_rows s;
         gather_step(w->t, i, &e, &s);
         if (s.ops.first < 0) continue;
         struct device_time device = device_time_of(w->t, i, &s);
-        if (device.end_ns != ACCT_NULL_I64 && device_end_ns != ACCT_NULL_I64) device.start_ns = device_end_ns;
-        device_end_ns = device.end_ns;
         const struct at_step *found = &w->t->step[i];
+        int alone = found->end_ns && works_between(w->t, last, s.ops.first);
+        if (device.end_ns != ACCT_NULL_I64 && device_end_ns != ACCT_NULL_I64 && !alone) device.start_ns = device_end_ns;
+        device_end_ns = device.end_ns;
+        last = s.ops.last;
         int64_t last_ns = w->t->event[s.ops.last].end_ns;
         int64_t start_ns = found->end_ns             ? found->start_ns
                            : end_ns == ACCT_NULL_I64 ? w->t->event[s.ops.first].start_ns

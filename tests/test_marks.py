@@ -351,6 +351,22 @@ def test_moments_of_acct_h(tmp_path):
     assert all(a['end_ns'] == b['start_ns'] for a, b in zip(s, s[1:]))
 
 
+def test_device_time_of_marked_steps(tmp_path):
+    """A step's device time does not hold what runs between marked steps; steps that follow each other directly leave no gap."""
+    t = Maker(str(tmp_path / 't.db'))
+    kernel = t.kernel('k', [], None)
+    starts = []
+    for name in ('step', None, 'step', 'step'):
+        with t.range(name) if name else contextlib.nullcontext():
+            for _ in range(2):
+                i = t.launch_kernel(kernel, b'', external=t.n + 1)
+                t.correlation(i + 1, i + 1)
+                t.activity(i + 1, (i + 1) * 1000 + 700, (i + 1) * 1000 + 900)
+        starts.append((i * 1000 + 700, (i + 1) * 1000 + 900))
+    got = [(r['device_start_ns'], r['device_end_ns']) for r in steps(analyzed(t.close()))]
+    assert got == [starts[0], starts[2], (starts[2][1], starts[3][1])]
+
+
 def test_old_trace_without_the_tables(tmp_path):
     m = Linear(str(tmp_path / 't.db'))
     db = sqlite3.connect(m.t.path)
