@@ -45,7 +45,8 @@ struct model_shape {
     int64_t tied;                    /* of in_products: also a lookup table */
     int64_t frozen;                  /* of in_products: not trained */
     int turns;                       /* the step reads only some of the weights that products read in others */
-    int mixed;                       /* weights have elements of several sizes */
+    int irregular;                   /* products disagree on the elements of a weight */
+    int unsized; /* some parameters are in no product, and those that are have elements of several sizes */
     enum attention attention;
     int64_t layers, heads, head_size, value_size, context, queries, sequences;
 };

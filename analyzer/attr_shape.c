@@ -64,17 +64,20 @@ static void find_kernel_weights(struct products *p) {
 
 /* ---- elements ---- */
 
-/* Bits of an element of the weights that products read; 0: none, or they differ (then *mixed). */
-static int64_t weight_bits(const struct products *p, int *mixed) {
+/* Bits of an element of the weights that products read; 0: none, or they differ. *irregular: products disagree on the
+ * elements of one. */
+static int64_t weight_bits(const struct products *p, int *irregular) {
     int64_t bits = 0;
+    int differ = 0;
     for (int32_t r = 0; r < p->t->ranges; r++) {
         const struct weight_use *u = &p->use[r];
         if (!u->param || !u->elements) continue;
-        int64_t here = u->irregular ? 0 : range_bytes(p->t, r) * 8 / u->elements;
-        if (!here || (bits && bits != here)) *mixed = 1;
+        int64_t here = range_bytes(p->t, r) * 8 / u->elements;
+        *irregular |= u->irregular;
+        differ |= bits && bits != here;
         bits = here;
     }
-    return *mixed ? 0 : bits;
+    return differ || *irregular ? 0 : bits;
 }
 
 int at_is_trained(const struct at_range *r) {
@@ -84,14 +87,14 @@ int at_is_trained(const struct at_range *r) {
 static void count_elements(struct products *p) {
     const struct at_trace *t = p->t;
     struct model_shape *s = &p->shape;
-    int64_t bits = weight_bits(p, &s->mixed), of_step = 0;
-    if (!bits) {
-        s->parameters = s->in_products = AT_UNKNOWN_FACT;
-        return;
-    }
+    int64_t bits = weight_bits(p, &s->irregular), of_step = 0;
     for (int32_t r = 0; r < t->ranges; r++) {
         struct weight_use *u = &p->use[r];
         if (!u->param) continue;
+        if (!u->elements && !bits) {
+            s->unsized = 1; /* nothing tells how large its elements are */
+            continue;
+        }
         int64_t elements = u->elements ? u->elements : range_bytes(t, r) * 8 / bits;
         if (u->by_kernels) u->elements = elements;
         s->parameters += elements;
@@ -107,14 +110,16 @@ static void count_elements(struct products *p) {
         if (!at_is_trained(&t->range[r])) s->frozen += elements;
     }
     s->turns = of_step < s->in_products;
+    if (s->irregular || !s->in_products) s->in_products = AT_UNKNOWN_FACT;
+    if (s->irregular || s->unsized || s->parameters <= 0) s->parameters = AT_UNKNOWN_FACT;
 }
 
 /* Of the lookup tables, the one with a row for each place of a sequence. */
 static void find_positions(struct products *p) {
     const struct at_trace *t = p->t;
     struct model_shape *s = &p->shape;
-    int mixed = 0;
-    int64_t bits = weight_bits(p, &mixed);
+    int irregular = 0;
+    int64_t bits = weight_bits(p, &irregular);
     if (s->attention != ATTENTION_FOUND || s->heads <= 0 || !bits) return;
     int64_t rows = cost_amount((__int128)s->context * s->heads * s->head_size);
     for (int32_t r = 0; r < t->ranges; r++) {

@@ -104,10 +104,14 @@ static void make_terms(const struct products *p, int32_t step, int32_t from, int
     __int128 executed = 0, nt = 6 * (__int128)tokens;
     for (int32_t i = 0; i < p->weights; i++) terms_of_weight(p, p->weight[i], step, tokens, &w);
     for (int i = 0; i < PRODUCT_PARTS; i++) executed += p->flops[i];
-    add_term(s, "6n", nt * m->parameters);
-    add_term(s, "lookup tables", -nt * m->lookup);
-    add_term(s, "position table", -nt * m->position);
-    add_term(s, "parameters in no product", -nt * m->other);
+    if (m->parameters > 0) {
+        add_term(s, "6n", nt * m->parameters);
+        add_term(s, "lookup tables", -nt * m->lookup);
+        add_term(s, "position table", -nt * m->position);
+        add_term(s, "parameters in no product", -nt * m->other);
+    } else {
+        add_term(s, "6n-matmul", nt * m->in_products);
+    }
     int first = w.without_dx == 1 && is_first_weight(p, w.last, step, from, to);
     add_term(s, first ? "first input gradient" : "input gradients", w.no_dx);
     add_term(s, "frozen weights", w.frozen);
@@ -133,7 +137,7 @@ static void write_terms(struct term_writer *w, int32_t step, int32_t from, int32
     const struct step_row *st = &w->p->step[step];
     struct terms s = {0};
     if (!st->complete || st->tokens == ACCT_NULL_I64 || w->p->uncounted) return;
-    if (w->p->shape.parameters <= 0 || w->p->shape.turns) return;
+    if (w->p->shape.in_products <= 0 || w->p->shape.turns) return;
     if (!w->p->count[PART_WEIGHT_GRADIENT] && !w->p->count[PART_INPUT_GRADIENT]) return; /* no training */
     make_terms(w->p, step, from, to, &s);
     for (int i = 0; i < s.n && fits(&s) && !w->failed; i++) {
@@ -163,24 +167,23 @@ __attribute__((format(printf, 4, 5))) static void fact(struct term_writer *w, co
 
 static void parameter_facts(struct term_writer *w) {
     const struct model_shape *m = &w->p->shape;
-    if (m->parameters <= 0) {
-        fact(w, "parameters", AT_UNKNOWN_FACT,
-             m->mixed ? "products read parameters as elements of several sizes"
-                      : "products read nothing that is known as a parameter");
-        return;
-    }
-    if (m->turns) {
-        fact(w, "parameters", AT_UNKNOWN_FACT,
-             "a step reads only some of the parameters in its products (models that take turns?)");
-        return;
-    }
-    fact(w, "parameters", m->parameters,
-         "bytes of class param over the size of an element, which products tell; memory that is used twice (tied "
-         "weights) counts once");
+    int unknown = m->turns || m->parameters <= 0, nothing = m->turns || m->in_products <= 0;
+    fact(w, "parameters", unknown ? AT_UNKNOWN_FACT : m->parameters,
+         m->turns       ? "a step reads only some of the parameters in its products (models that take turns?)"
+         : m->irregular ? "products disagree on the number of elements of a parameter"
+         : m->unsized   ? "some are in no product, and products read the others as elements of several sizes"
+         : unknown      ? "products read nothing that is known as a parameter"
+                        : "bytes of class param over the size of an element, which products tell; memory that is used "
+                          "twice (tied weights) counts once");
+    if (nothing) return;
     fact(w, "in_products", m->in_products, "of them: factors of matrix products, directly or through a cast");
-    fact(w, "lookup", m->lookup, "of them: tables of which rows are picked by numbers from the host, in no product");
-    fact(w, "position", m->position, "of them: a table with a row of heads x head size for each place of the context");
-    fact(w, "other", m->other, "of them: in no product (biases, norms)");
+    if (!unknown) {
+        fact(w, "lookup", m->lookup,
+             "of them: tables of which rows are picked by numbers from the host, in no product");
+        fact(w, "position", m->position,
+             "of them: a table with a row of heads x head size for each place of the context");
+        fact(w, "other", m->other, "of them: in no product (biases, norms)");
+    }
     fact(w, "tied", m->tied, "of those in products: rows are looked up as well; no FLOPs");
     fact(w, "frozen", m->frozen, "of those in products: no update writes them");
 }

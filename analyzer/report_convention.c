@@ -107,6 +107,7 @@ const char *report_term_words(const char *term) {
         const char *term, *words;
     } all[] = {
         {"6n", "6 x all parameters x tokens"},
+        {"6n-matmul", "6 x parameters in matrix products x tokens (all parameters: not known)"},
         {"lookup tables", "rows are looked up, not multiplied"},
         {"position table", "rows are looked up by position"},
         {"parameters in no product", "biases, norms"},

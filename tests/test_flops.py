@@ -139,20 +139,26 @@ def test_programs_of_other_moulds(tmp_path, program, options):
 
 # ---- synthetic programs --------------------------------------------------------------------------------------------------
 
-BASE, HOST = 0x7f0000000000, 0x550000000000
+BASE, HOST, SIZE = 0x7f0000000000, 0x550000000000, {'fp32': 4, 'bf16': 2}
 
 
 class Program:
     """A chain of linear layers D × D on B rows, trained by SGD: `use` is the weight of each layer in turn, so that a weight may be
-    used several times; frozen ones have no gradient. turns: another chain for every second step. last_type: of the last weight."""
+    used several times; frozen ones have no gradient. turns: another chain for every second step. last_type: of the last weight, and
+    of what it multiplies. bias: one of the last layer."""
 
-    def __init__(self, path, use, frozen=(), turns=None, last_type='fp32', D=64, B=16, steps=6):
+    def __init__(self, path, use, frozen=(), turns=None, last_type='fp32', bias=False, D=64, B=16, steps=6):
         self.t, self.D, self.B, self.next = Maker(path), D, B, BASE
         self.types = ['fp32'] * max(use + (turns or [])) + [last_type]
-        self.W, self.g = ([self.take(D * D * (2 if ty == 'bf16' else 4)) for ty in self.types] for _ in range(2))
-        self.h, self.x, self.d = [self.take(D * B * 4) for _ in use], self.take(D * B * 4), [self.take(D * B * 4) for _ in range(2)]
+        self.layer = [self.types[w] for w in use] + [last_type]                  # type of what layer i takes
+        self.W, self.g = ([self.take(D * D * SIZE[ty]) for ty in self.types] for _ in range(2))
+        self.h = [self.take(D * B * SIZE[ty]) for ty in self.layer]              # the first is the batch
+        self.d = [self.take(D * B * SIZE[ty]) for ty in self.layer]              # gradients of h
+        self.bias = [self.take(4 * D) for _ in range(2)] if bias else None       # parameter, gradient
+        if bias:
+            self.t.memset(self.bias[0], 4 * D)
         for w, ty in zip(self.W, self.types):
-            self.t.copy('h2d', w, HOST, D * D * (2 if ty == 'bf16' else 4))
+            self.t.copy('h2d', w, HOST, D * D * SIZE[ty])
         for i in range(steps):
             self.step(turns if turns and i % 2 else use, frozen)
         self.path = self.t.close()
@@ -162,30 +168,34 @@ class Program:
         self.t.alloc(a, n)
         return a
 
-    def product(self, a, b, c, m, n, k, ta='N', tb='N', weight=0, beta='zero'):
-        ty = self.types[weight]
+    def product(self, a, b, c, m, n, k, ta='N', tb='N', ty='fp32', to=None, beta='zero'):
         self.t.gemm(trans_a=ta, trans_b=tb, m=m, n=n, k=k, a=a, b=b, c=c, lda=m if ta == 'N' else k, ldb=k if tb == 'N' else n, ldc=m,
-                    a_type=ty, b_type=ty, c_type=ty, beta=beta)
+                    a_type=ty, b_type=ty, c_type=to or ty, beta=beta)
 
     def step(self, use, frozen):
-        D, B, h = self.D, self.B, self.x
-        self.t.copy('h2d', self.x, HOST, D * B * 4)
+        D, B, h, d, ty = self.D, self.B, self.h, self.d, self.layer
+        self.t.copy('h2d', h[0], HOST, D * B * SIZE[ty[0]])
         for i, w in enumerate(use):
-            self.product(self.W[w], h, self.h[i], D, B, D, weight=w)
-            h = self.h[i]
-        d, other = self.d
-        self.t.blas('geam', 'cublasSgeam', m=D, n=B, a=self.h[-1], b=self.x, c=d, lda=D, ldb=D, ldc=D, trans_a='N', trans_b='N', alpha='value', beta='value')
+            self.product(self.W[w], h[i], h[i + 1], D, B, D, ty=ty[i], to=ty[i + 1])
+        last = D * B * SIZE[ty[-1]]
+        if self.bias:
+            self.t.launch('add_bias', [(self.bias[0], 'r', 4 * D), (h[-1], 'rw', last)])
+        self.t.launch('loss', [(h[-1], 'r', last), (h[0], 'r', D * B * SIZE[ty[0]]), (d[-1], 'w', last)])
+        if self.bias:
+            self.t.launch('sum_rows', [(d[-1], 'r', last), (self.bias[1], 'w', 4 * D)])
         seen = set()
         for i in reversed(range(len(use))):
-            w, before = use[i], self.h[i - 1] if i else self.x
+            w = use[i]
             if i and set(use[:i]) - set(frozen):
-                self.product(self.W[w], d, other, D, B, D, 'T', weight=w)
+                self.product(self.W[w], d[i + 1], d[i], D, B, D, 'T', ty=ty[i])
             if w not in frozen:
-                self.product(d, before, self.g[w], D, D, B, 'N', 'T', weight=w, beta='one' if w in seen else 'zero')
+                self.product(d[i + 1], h[i], self.g[w], D, D, B, 'N', 'T', ty=ty[i], beta='one' if w in seen else 'zero')
             seen.add(w)
-            d, other = other, d
+        if self.bias:
+            self.t.launch('update', [(self.bias[1], 'r', 4 * D), (self.bias[0], 'rw', 4 * D)])
         for w in sorted(set(use) - set(frozen)):
-            self.t.blas('axpy', 'cublasSaxpy_v2', n=D * D, a=self.g[w], b=self.W[w], lda=1, ldb=1, alpha='value')
+            n = D * D * SIZE[self.types[w]]
+            self.t.launch('update', [(self.g[w], 'r', n), (self.W[w], 'rw', n)])
 
 
 def test_a_frozen_upper_layer(tmp_path):
@@ -212,11 +222,18 @@ def test_a_weight_that_is_used_three_times(tmp_path):
     assert terms(j) == {'6n': 9 * one, 'first input gradient': -one, 'other rows': 6 * one, 'unexplained': 0, 'executed': (5 + 5 + 4) * one}
 
 
-def test_elements_of_two_sizes_leave_n_unknown(tmp_path):
+def test_elements_of_two_sizes(tmp_path):
+    """Each weight's number of elements is that of the products which read it. Of parameters in no product nothing is known then."""
+    one = 2 * 64 * 64 * 16
     j = view('flops', Program(tmp_path / 'a.db', [0, 1, 2], last_type='bf16').path)
-    assert facts(j)['parameters'] is None and j['flops_difference']['terms'] == []
-    assert {w['lacks'] for w in j['conventions']['ways'] if w['name'] != 'executed'} == {'parameters'} and ways(j)['executed'] > 0
-    assert any(n.startswith('6n is not known') for n in j['notes'])
+    assert facts(j)['parameters'] == facts(j)['in_products'] == 3 * 64 * 64 and ways(j)['6n'] == 9 * one
+    j = view('flops', Program(tmp_path / 'b.db', [0, 1, 2], last_type='bf16', bias=True).path)
+    assert facts(j)['parameters'] is None and facts(j)['in_products'] == 3 * 64 * 64
+    assert terms(j) == {'6n-matmul': 9 * one, 'first input gradient': -one, 'unexplained': 0, 'executed': 8 * one}
+    lacks = {w['name']: w['lacks'] for w in j['conventions']['ways']}
+    assert lacks['6n'] == 'parameters' and lacks['6n-matmul'] is None and any(n.startswith('6n is not known') for n in j['notes'])
+    j = view('flops', Program(tmp_path / 'c.db', [0, 1, 2], bias=True).path)
+    assert facts(j)['other'] == 64 and terms(j)['parameters in no product'] == -6 * 64 * 16
 
 
 def test_an_inference_has_no_6n(tmp_path):
