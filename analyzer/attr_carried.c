@@ -133,39 +133,21 @@ static int is_late(const struct at_trace *t) {
     return unwritten > 0.4 * some;
 }
 
-/* Returns in how many runs it is modified; 0: it is not carried. */
-static int32_t carry(struct at_trace *t, int32_t i) {
-    struct at_range *r = &t->range[i];
-    if (!r->alive || !r->touches) return 0;
-    struct history h = history_of(t, r);
-    if (!is_carried(t, r, &h)) return 0;
-    r->carried = 1;
-    r->carried_from = h.last_overwritten;
-    r->maybe_carried = (uint8_t)h.unsure;
-    AT_EACH_TOUCH(t, r, a)
-    if (at_is_own_kernel(&t->event[a->event]) && at_modifies(a->mode) && a->event > t->first_gemm)
-        at_map_put(&t->modified, t->pool, at_pair(t->run[a->event], i), NULL);
-    return h.runs;
-}
-
-/* What is made behind the last product may be the state of the first update; where weights have been updated before,
- * it is a gradient to which kernels add. */
 void at_carried(struct at_trace *t) {
     t->first_weight_read = AT_END;
     if (!t->gemms) return;
     t->late = is_late(t);
-    int32_t last = t->gemm[t->gemms - 1], updates = 0;
     for (int32_t i = 0; i < t->ranges; i++) {
-        if (t->block[t->range[i].block].born > last) continue;
-        int32_t runs = carry(t, i);
-        if (t->range[i].gemm_reads && runs > updates) updates = runs;
-    }
-    for (int32_t i = 0; i < t->ranges; i++) {
-        if (t->block[t->range[i].block].born <= last) continue;
-        if (updates > 1)
-            t->range[i].alive = 0;
-        else
-            carry(t, i);
+        struct at_range *r = &t->range[i];
+        if (!r->alive || !r->touches) continue;
+        struct history h = history_of(t, r);
+        if (!is_carried(t, r, &h)) continue;
+        r->carried = 1;
+        r->carried_from = h.last_overwritten;
+        r->maybe_carried = (uint8_t)h.unsure;
+        AT_EACH_TOUCH(t, r, a)
+        if (at_is_own_kernel(&t->event[a->event]) && at_modifies(a->mode) && a->event > t->first_gemm)
+            at_map_put(&t->modified, t->pool, at_pair(t->run[a->event], i), NULL);
     }
 }
 
