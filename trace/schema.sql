@@ -265,7 +265,7 @@ CREATE TABLE step_product(         -- matrix products of a step by what they are
 CREATE TABLE flops_term(           -- from 6·N·T to what a step executed; the terms but the last sum up to it exactly
   step INTEGER NOT NULL REFERENCES step(id),
   place INTEGER NOT NULL,          -- in order; terms that are 0 have no row
-  term TEXT NOT NULL,              -- 6n | lookup tables | position table | parameters in no product | first input gradient |
+  term TEXT NOT NULL,              -- 6n (6n-matmul: only N of products is known) | lookup tables | position table | parameters in no product | first input gradient |
                                    -- input gradients | frozen weights | own kernels | other rows | attention forward | attention
                                    -- backward | recompute | recompute attention | optimizer | kernels | unexplained | executed
   flops INTEGER NOT NULL,
