@@ -150,6 +150,18 @@ static void print_groups(struct emitter *e, const struct report *r, const struct
     emit_end(e);
 }
 
+/* Bytes that a cache still holds do not come from the device's memory. */
+static void note_above_roof(struct report *r, const struct ops_groups *g) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < g->n; i++) n += g->group[i].roof_ns > 1.05 * (double)g->group[i].roofed_ns;
+    if (n && !r->modelled)
+        report_note(
+            r,
+            "%lld row(s) took less time than their roof allows: caches held what counts as the memory's bytes, or a "
+            "peak or the bandwidth is too low.",
+            (long long)n);
+}
+
 /* Without device times the longest cannot be told: by FLOPs then. */
 static enum ops_order order_of(const struct report *r, int each) {
     if (each && !wanted.sorted) return OPS_BY_ID;
@@ -164,6 +176,7 @@ static int print(struct emitter *e, struct report *r, const struct arguments *ar
     if (!rc) {
         enum ops_order order = order_of(r, each);
         ops_sort(&g, order);
+        note_above_roof(r, &g);
         view_open(e, r);
         print_groups(e, r, &g, each, order);
         view_notes(e, r);

@@ -75,6 +75,20 @@ def test_filters_orders_and_limits(tmp_path):
     assert 'fast' in view('ops', '--sort', 'fast', path, code=2) and 'idle' in view('ops', '--phase', 'idle', path, code=2)
 
 
+def test_above_the_roof_is_said(tmp_path):
+    """Ten times the bandwidth: the bytes came from a cache."""
+    notes = {}
+    for clock in ('gpu', 'model'):
+        t = DeviceTrace(tmp_path / f'{clock}.db', clock=clock)
+        t.call('launch', (0, 1), [(0, 10_000)], kernel='cached', flops=1, dtype='fp32', bytes=int(BANDWIDTH * 100e-6))
+        t.steps(10_000)
+        d = view('ops', t.close())
+        assert d['ops'][0]['roof_share'] == pytest.approx(10, rel=1e-6)
+        notes[clock] = any('1 row(s) took less time than their roof allows' in n for n in d['notes'])
+    assert notes == {'gpu': True, 'model': False}
+    assert not any('than their roof' in n for n in view('ops', made(tmp_path / 't.db'))['notes'])
+
+
 def test_a_row_for_each_op(tmp_path):
     path = made(tmp_path / 't.db')
     rows = ops('--all', path)
