@@ -32,9 +32,8 @@ static const char clear_tables[] =
 static const char no_launches[] =
     "INSERT OR REPLACE INTO meta(key, value) VALUES('launches', 'not recorded by the version that wrote this trace')";
 
+/* Of a trace whose values are known. */
 static void apply_rules(struct at_trace *t) {
-    at_directions(t);
-    at_values(t);
     at_own_products(t);
     at_carried(t);
     at_copies(t);
@@ -103,9 +102,12 @@ static int analyze(struct pool *pool, struct launch_sets *sets, struct launch_pr
         return -1;
     at_extents(&t);
     if (at_ranges(&t, err, err_len)) return -1;
-    apply_rules(&t);
+    at_directions(&t);
+    at_values(&t);
+    int in_parts = at_segments(&t, apply_rules);
+    if (!in_parts) apply_rules(&t);
     if (at_marks(&t, db, err, err_len)) return -1;
-    at_classes(&t);
+    if (!in_parts) at_classes(&t);
     at_own_products_forget(&t);
     if (at_write(&t, db, err, err_len) || at_tags(&t, db, err, err_len) || at_write_products(&t, db, err, err_len) ||
         note_prices(prices, db, err, err_len))

@@ -193,8 +193,11 @@ static int copies_weights(struct at_trace *t, int32_t e) {
             return 0;
     }
     if (!sources || !results) return 0;
+    int64_t share;
+    int gathers = at_shares(t, ev, &share) == 1; /* with padding, perhaps */
     AT_EACH_ACCESS(t, e, a) {
-        if (a->mode == AT_W && !is_weight_value(&t->value[a->value])) return 0;
+        const struct at_value *v = &t->value[a->value];
+        if (a->mode == AT_W && !is_weight_value(v) && !(gathers && !v->gemm_any && !v->kernel_modifies)) return 0;
         if (a->mode == AT_R && !may_be_weight(t, a->range, e)) return 0;
     }
     return 1;
@@ -212,10 +215,12 @@ static const struct at_access *next_of_mode(const struct at_trace *t, const stru
 static void pair_up(struct at_trace *t, int32_t e, struct copy_search *c) {
     const struct at_event *ev = &t->event[e];
     int32_t i = 0, j = 0;
+    int64_t share; /* of a weight that is gathered from all processes */
     for (;;) {
         const struct at_access *s = next_of_mode(t, ev, &i, AT_R), *d = next_of_mode(t, ev, &j, AT_W);
         if (!s || !d) return;
-        if (!at_same_count(at_access_bytes(t, s), at_access_bytes(t, d))) continue;
+        if (!at_same_count(at_access_bytes(t, s), at_access_bytes(t, d)) && at_shares(t, ev, &share) != 1) continue;
+        if (!is_weight_value(&t->value[d->value])) continue; /* padding */
         POOL_ROOM(t->pool, c->found, c->n, c->room);
         c->found[c->n++] = (struct copy_found){e, s->range, d->value};
         ++*at_map_put(&c->total, t->pool, (uint32_t)ev->name, NULL);

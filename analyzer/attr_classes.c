@@ -86,6 +86,27 @@ static void decide(struct classes *c, int32_t range, enum at_rule rule, int32_t 
     c->of[range].since = since;
 }
 
+/* Content that copies bring from the host, and take back when the optimizer has changed it: more than once. */
+static int is_offloaded(const struct at_trace *t, const struct at_range *r) {
+    int here = 0, times = 0; /* 1 brought, 2 changed */
+    AT_EACH_TOUCH(t, r, a) {
+        int kind = t->event[a->event].kind;
+        if (kind == AT_H2D)
+            here = 1;
+        else if (kind == AT_KERNEL && t->in_cluster[a->event] && at_modifies(a->mode))
+            here = here ? 2 : 0;
+        else if (kind == AT_D2H && here == 2)
+            here = 0, times++;
+    }
+    return times > 1;
+}
+
+static enum at_rule rule_of_updated(const struct at_trace *t, const struct at_range *r, int read) {
+    if (read) return AT_RULE_PARAM;
+    if (r->carried) return AT_RULE_STATE;
+    return is_offloaded(t, r) ? AT_RULE_OFFLOADED : AT_RULE_SCRATCH;
+}
+
 static void persistent_range(struct classes *c, int32_t i) {
     const struct at_trace *t = c->t;
     const struct at_range *r = &t->range[i];
@@ -94,7 +115,7 @@ static void persistent_range(struct classes *c, int32_t i) {
     struct use_of_range u = use_since(t, r, since);
     int gradient = update && since ? t->value[update->value].grad : r->holds_grad;
     if (u.by_cluster && (!u.outside || only_lazily_made(t, r)) && r->alive && !gradient)
-        decide(c, i, u.read ? AT_RULE_PARAM : r->carried ? AT_RULE_STATE : AT_RULE_SCRATCH, since);
+        decide(c, i, rule_of_updated(t, r, u.read), since);
     else if (r->frozen)
         decide(c, i, AT_RULE_FROZEN, 0);
     else if (r->carried && !r->maybe_carried && !u.by_cluster && !(u.by_forward && u.backward))

@@ -305,6 +305,8 @@ const char *at_phase_text(const struct at_event *e); /* op_cost.phase; NULL */
  * ------------------------------------------------------------------------------------ */
 void at_directions(struct at_trace *t);   /* E1, M1–M4 */
 void at_values(struct at_trace *t);       /* V */
+/* A: if programs follow one another in the trace: all that follows, and at_classes, for each of them; 0: they do not. */
+int at_segments(struct at_trace *t, void (*rules)(struct at_trace *));
 void at_own_products(struct at_trace *t); /* K: kernels that are products become AT_GEMM */
 void at_carried(struct at_trace *t);      /* U1 */
 void at_copies(struct at_trace *t);       /* U6 */
@@ -344,6 +346,10 @@ void at_backward_start(struct at_trace *t, int32_t first_grad_op, int32_t lo, in
 /* ---- questions that several rules ask
  * ---------------------------------------------------------------------------------- */
 int at_same_count(int64_t x, int64_t y);
+/* A kernel with one buffer read and one written, of which one is a whole number of times the other, as collectives of
+ * shares have: 1 it writes the larger (all-gather), -1 it reads it (reduce-scatter), 0 no such kernel. share: bytes of
+ * the smaller. */
+int at_shares(const struct at_trace *t, const struct at_event *ev, int64_t *share);
 int64_t at_access_bytes(const struct at_trace *t, const struct at_access *a);
 int at_is_carried(const struct at_trace *t, int32_t range, int32_t event);
 int at_constant(struct at_trace *t, int32_t range);

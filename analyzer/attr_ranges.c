@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define SHARES_MOST 65536 /* processes of a collective */
+
 static int offset_order(const void *a, const void *b) {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
@@ -97,6 +99,24 @@ static void join_in_place(const struct at_trace *t, const struct at_event *ev, s
     }
 }
 
+/* A collective in place: each process's share of the data is a part of the whole (all-gather, reduce-scatter). What is
+ * read and written is modified. */
+static void join_share(const struct at_trace *t, const struct at_event *ev, struct at_access *access) {
+    int64_t share;
+    if (!at_shares(t, ev, &share)) return;
+    const struct at_buffer *r = &t->buffer[ev->buffer0], *w = r + 1;
+    if (r->mode != AT_R) {
+        w = r;
+        r = w + 1;
+    }
+    if (r->block != w->block) return;
+    for (int32_t k = ev->access0; k < ev->access0 + ev->accesses; k++) {
+        const struct at_range *x = &t->range[access[k].range];
+        if (access[k].buffer == w - t->buffer && x->lo >= r->offset && x->hi <= r->offset + r->bytes)
+            access[k].mode = AT_RW;
+    }
+}
+
 /* Counts accesses, or (access != NULL) writes them. */
 static int64_t expand(struct at_trace *t, struct at_access *access) {
     int64_t n = 0;
@@ -122,9 +142,22 @@ static int64_t expand(struct at_trace *t, struct at_access *access) {
         }
         if (!access) continue;
         ev->accesses = (int32_t)n - ev->access0;
-        if (ev->kind == AT_KERNEL) join_in_place(t, ev, access);
+        if (ev->kind != AT_KERNEL) continue;
+        join_in_place(t, ev, access);
+        join_share(t, ev, access);
     }
     return n;
+}
+
+int at_shares(const struct at_trace *t, const struct at_event *ev, int64_t *share) {
+    const struct at_buffer *u = &t->buffer[ev->buffer0];
+    if (ev->kind != AT_KERNEL || ev->buffers != 2 || u[0].bytes <= 0 || u[1].bytes <= 0) return 0;
+    if ((u[0].mode == AT_R) == (u[1].mode == AT_R) || u[0].mode == AT_MAYBE || u[1].mode == AT_MAYBE) return 0;
+    const struct at_buffer *r = u[0].mode == AT_R ? &u[0] : &u[1], *w = r == u ? u + 1 : u;
+    int64_t large = r->bytes > w->bytes ? r->bytes : w->bytes, small = r->bytes + w->bytes - large;
+    *share = small;
+    if (large % small || large / small < 2 || large / small > SHARES_MOST) return 0;
+    return w->bytes == large ? 1 : -1;
 }
 
 int at_ranges(struct at_trace *t, char *err, size_t err_len) {

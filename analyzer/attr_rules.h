@@ -3,6 +3,7 @@
  * known-sets figure. RULE(name, class, text, sets known, blind, pool) */
 RULE(PARAM, AT_PARAM, "written only by the optimizer, read in forward", 0.99, 0.99, 0.850)
 RULE(STATE, AT_OPT_STATE, "carried, only the optimizer works on it", 0.99, 0.99, 0.99)
+RULE(OFFLOADED, AT_OPT_STATE, "comes from the host, changed by the optimizer alone, goes back to the host", 0.9, 0, 0)
 RULE(SCRATCH, AT_TEMPORARY, "scratch of the optimizer", 0.99, 0, 0.748)
 RULE(FROZEN, AT_PARAM, "read by GEMMs in every step, never written", 0.99, 0.99, 0.99)
 RULE(STATISTICS, AT_OTHER_CLASS, "carried and updated outside the optimizer (running statistics, counters)", 0.8, 0.6,

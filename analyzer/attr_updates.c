@@ -86,11 +86,13 @@ struct overwritings {
 };
 
 static void find_overwritten(struct at_trace *t, int32_t e, const struct sizes *masters, struct overwritings *o) {
+    int64_t share; /* of a master that is gathered from all processes */
+    if (!masters->n) return;
     AT_EACH_ACCESS(t, e, a) {
         if (!overwrites_weight(t, a)) continue;
         int alone = t->block[t->range[a->range].block].ranges == 1;
         if (t->buffer[a->buffer].bytes < 0 && !alone) continue;
-        if (!sizes_match(masters, at_access_bytes(t, a))) continue;
+        if (!sizes_match(masters, at_access_bytes(t, a)) && at_shares(t, &t->event[e], &share) != 1) continue;
         POOL_ROOM(t->pool, o->found, o->n, o->room);
         o->found[o->n++] = (struct overwriting){e, a->range};
         o->per_range[a->range]++;

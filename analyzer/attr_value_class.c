@@ -85,11 +85,12 @@ static int reads_more(const struct at_trace *t, const struct at_access *from) {
 }
 
 static int adds_to_gradient(const struct at_trace *t, const struct at_access *from) {
-    int64_t bytes = at_access_bytes(t, from);
+    int64_t bytes = at_access_bytes(t, from), one;
+    int share = at_shares(t, &t->event[from->event], &one) == -1; /* summed over processes, and scattered */
     if (reads_more(t, from)) return 0;
     AT_EACH_ACCESS(t, from->event, a)
-    if (a->range != from->range && at_writes(a->mode) && t->value[a->value].grad &&
-        at_same_count(at_access_bytes(t, a), bytes))
+    if ((a->range != from->range || share) && at_writes(a->mode) && t->value[a->value].grad &&
+        (share || at_same_count(at_access_bytes(t, a), bytes)))
         return 1;
     return 0;
 }
@@ -99,7 +100,7 @@ static int feeds_gradient(const struct at_trace *t, const struct at_value *v) {
     int n = 0;
     AT_EACH_TOUCH(t, v, a) {
         const struct at_event *e = &t->event[a->event];
-        if (a->mode == AT_W || a->event == v->birth) continue;
+        if (a->mode == AT_W || a->event == v->birth || (e->kind == AT_GEMM && at_is_result(t, a))) continue;
         if (a->mode == AT_RW || e->kind != AT_KERNEL || e->buffers > 3 || !adds_to_gradient(t, a)) return 0;
         n++;
     }

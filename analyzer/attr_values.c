@@ -6,8 +6,13 @@
 
 /* ---- touches: the accesses of each range in issue order
  * ---------------------------------------------------------------- */
+/* Of an event that is part of what is analysed (attr_segments.c blanks others). */
+static int is_shown(const struct at_trace *t, const struct at_access *a) {
+    return a->event < t->events && t->event[a->event].accesses;
+}
+
 static void list_touches(struct at_trace *t) {
-    for (int32_t i = 0; i < t->accesses; i++) t->range[t->access[i].range].touches++;
+    for (int32_t i = 0; i < t->accesses; i++) t->range[t->access[i].range].touches += is_shown(t, &t->access[i]);
     int32_t n = 0;
     for (int32_t r = 0; r < t->ranges; r++) {
         t->range[r].touch0 = n;
@@ -16,6 +21,7 @@ static void list_touches(struct at_trace *t) {
     }
     t->touch = POOL_NEW(t->pool, int32_t, n);
     for (int32_t i = 0; i < t->accesses; i++) {
+        if (!is_shown(t, &t->access[i])) continue;
         struct at_range *r = &t->range[t->access[i].range];
         t->touch[r->touch0 + r->touches++] = i;
     }
@@ -117,7 +123,8 @@ static void note_gemms(struct at_trace *t) {
 /* A number that two products share if they multiply the same values in the same shape. */
 static uint64_t product_key(const struct at_trace *t, int32_t e) {
     const struct at_event *ev = &t->event[e];
-    uint64_t key = at_mix((uint64_t)(ev->own ? ev->name : ev->m)) ^ at_mix((uint64_t)ev->n + 1) * 3 ^ at_mix((uint64_t)ev->k + 2) * 5;
+    uint64_t key = at_mix((uint64_t)(ev->own ? ev->name : ev->m)) ^ at_mix((uint64_t)ev->n + 1) * 3 ^
+                   at_mix((uint64_t)ev->k + 2) * 5;
     key ^= at_mix((uint64_t)ev->batch + 3) * 7;
     AT_EACH_ACCESS(t, e, a) if (at_is_factor(at_slot_of(t, a))) key += at_mix((uint64_t)a->value + 0x1000);
     return key;
