@@ -19,14 +19,19 @@ static int same_shape(const struct product_shape *s, const struct at_event *e) {
     return s->m == e->m && s->n == e->n && s->k == e->k;
 }
 
+/* Sizes of damaged records would not fit when they are multiplied. */
+static int is_sane(int64_t size) {
+    return size > 0 && size < (int64_t)1 << 40;
+}
+
 static int add_product(struct attention_group *g, const struct at_event *e) {
     int i = 0;
     while (i < g->shapes && !same_shape(&g->shape[i], e)) i++;
-    if (i == 2 || e->m <= 0 || e->n <= 0 || e->k <= 0) return -1;
+    if (i == 2 || !is_sane(e->m) || !is_sane(e->n) || !is_sane(e->k) || !is_sane(e->batch)) return -1;
     if (i == g->shapes) g->shape[g->shapes++] = (struct product_shape){e->m, e->n, e->k, 0};
     g->shape[i].sum += e->batch;
     g->products++;
-    return 0;
+    return is_sane(g->shape[i].sum) ? 0 : -1;
 }
 
 /* Scores are queries × keys, contracted over the head; values contract the keys. 0, or -1: something else. */

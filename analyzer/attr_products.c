@@ -153,9 +153,8 @@ static void note_rows(struct products *p, int32_t e, int dx) {
         if (at_slot_of(t, b) == slot && at_weight_of(p, b) == weight) elements += elements_of(t, b);
         note_elements(p, a, weight, elements);
         struct weight_use *u = use_of(p, weight, t->event[e].step);
-        if (rows == COST_UNKNOWN) u->rows_unknown = 1;
-        if (rows == COST_UNKNOWN) continue;
-        *(dx ? &u->rows_dx : &u->rows_forward) += rows;
+        int64_t *sum = dx ? &u->rows_dx : &u->rows_forward;
+        if (rows == COST_UNKNOWN || __builtin_add_overflow(*sum, rows, sum)) u->rows_unknown = 1;
     }
 }
 

@@ -1,6 +1,8 @@
 /* N: how many parameters there are, what products and lookups do with them; and the shape of the model. */
 #include "analyzer/attr_products.h"
 
+#define MOST_PARAMETERS ((int64_t)1 << 50) /* more is a damaged trace's */
+
 static int has_class_param(const struct at_trace *t, int32_t range) {
     const struct at_block *b = &t->block[t->range[range].block];
     if (b->home != AT_DEVICE) return 0;
@@ -98,6 +100,7 @@ static void count_elements(struct products *p) {
         int64_t elements = u->elements ? u->elements : range_bytes(t, r) * 8 / bits;
         if (u->by_kernels) u->elements = elements;
         s->parameters += elements;
+        if (s->parameters > MOST_PARAMETERS) break;
         if (!u->elements) {
             *(u->lookup ? &s->lookup : &s->other) += elements;
             continue;
@@ -110,6 +113,7 @@ static void count_elements(struct products *p) {
         if (!at_is_trained(&t->range[r])) s->frozen += elements;
     }
     s->turns = of_step < s->in_products;
+    if (s->parameters > MOST_PARAMETERS) s->irregular = 1;
     if (s->irregular || !s->in_products) s->in_products = AT_UNKNOWN_FACT;
     if (s->irregular || s->unsized || s->parameters <= 0) s->parameters = AT_UNKNOWN_FACT;
 }

@@ -25,6 +25,8 @@ static const char *const seen_in[REPORT_WAYS] = {[WAY_6N] = "on a napkin",
                                                  [WAY_PALM] = "PaLM, appendix B",
                                                  [WAY_EXECUTED] = "what ran, recomputation in"};
 
+#define MOST ((int64_t)1 << 56) /* of parameters or tokens: more is a damaged trace's */
+
 /* What a way counts: 6 times these parameters, and halves of 3·A. */
 static int64_t parameters_of(const struct report_conventions *c, enum way way) {
     int64_t n = c->fact[FACT_PARAMETERS], position = c->fact[FACT_POSITION];
@@ -59,7 +61,7 @@ static int shape_fits(const struct report_conventions *c, int64_t tokens, int64_
     static const enum model_fact factors[] = {FACT_LAYERS, FACT_HEADS, FACT_HEAD_SIZE, FACT_CONTEXT};
     __int128 flops = 4 * (__int128)tokens;
     for (int i = 0; i < 4; i++) {
-        if (c->fact[factors[i]] <= 0 || flops > ((__int128)1 << 90)) return 0;
+        if (c->fact[factors[i]] <= 0 || flops > INT64_MAX) return 0;
         flops *= c->fact[factors[i]];
     }
     return flops == a;
@@ -97,6 +99,8 @@ void report_way_of(const struct report *r, int64_t place, enum way way, struct r
         out->lacks = "parameters";
     else if (halves && (c->fact[FACT_ATTENTION] == REPORT_UNKNOWN || a == REPORT_UNKNOWN))
         out->lacks = "attention's shape";
+    else if (n > MOST || s->tokens > MOST)
+        out->lacks = "figures that can be";
     if (out->lacks) return;
     out->flops = 6 * (__int128)n * s->tokens + (__int128)3 * halves * a / 2;
     write_formula(c, n, s->tokens, halves, a, out);
