@@ -115,6 +115,10 @@ void report_print_coverage(struct emitter *e, const struct report *r) {
         print_name(e, r->uncounted[i].name);
         emit_int(e, "launches", "calls", UNIT_NONE, r->uncounted[i].launches);
         time_or_null(e, r, r->uncounted[i].time_ns);
+        emit_real(e, "time_share", r->busy_ns ? "share" : NULL, UNIT_SHARE,
+                  r->uncounted[i].time_ns == REPORT_UNKNOWN || !r->busy_ns
+                      ? NAN
+                      : (double)r->uncounted[i].time_ns / (double)r->busy_ns);
         emit_text(e, "why", "why", r->uncounted[i].why);
         emit_end(e);
     }

@@ -203,7 +203,7 @@ def test_what_is_not_counted_is_null(tmp_path):
     assert j['steps'][1]['flops']['total'] == j['steps'][1]['flops']['total_most'] == 10**6 + 5 and j['steps'][1]['flops']['grade'] == 'exact'
     assert j['totals']['flops'] is None and j['totals']['kernels'] == 0 and j['totals']['counted_time_share'] is None
     assert j['coverage'] == {'counted_time_share': None, 'exact_time_share': None,
-                             'uncounted': [{'name': 'cublasSgetrfBatched', 'launches': 2, 'time_ns': None, 'why': 'no formula for this routine, or a size is not known'}]}
+                             'uncounted': [{'name': 'cublasSgetrfBatched', 'launches': 2, 'time_ns': None, 'time_share': None, 'why': 'no formula for this routine, or a size is not known'}]}
 
 
 def test_evaluation_is_in_no_step(tmp_path):
