@@ -84,9 +84,12 @@ void report_print_conventions(struct emitter *e, const struct report *r) {
 }
 
 static void print_term(struct emitter *e, const char *name, __int128 flops) {
+    char digits[41];
     emit_object(e, "", NULL, LOOK_FIELDS);
     emit_text(e, "term", "term", name);
+    emit_digits(digits, flops);
     emit_int(e, "flops", "FLOPs", UNIT_FLOPS, flops);
+    emit_text(e, NULL, "exactly", digits);
     emit_text(e, "words", "what", report_term_words(name));
     emit_end(e);
 }

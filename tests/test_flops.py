@@ -137,6 +137,19 @@ def test_programs_of_other_moulds(tmp_path, program, options):
     assert ('own kernels' in got) == (program == 'train_own_products') and got.get('own kernels', -s['forward']) == -s['forward']
 
 
+@pytest.mark.skipif(ON_GPU, reason='dry runs are of the virtual GPU')
+def test_the_users_products_are_a_term_of_their_own(tmp_path):
+    db, truth = dry(tmp_path, GPT)
+    (tmp_path / 'prices').write_text('name=gelu_kernel* flops=1000 matmul=1 dtype=bf16 override\n')
+    j, plain = view('flops', '--flops-rules', tmp_path / 'prices', db), view('flops', db)
+    assert terms(j) == {**terms(plain), "user's rules": 1000 * L, 'executed': truth['flops_per_step'] + 1000 * L}
+    assert {n: f for n, f in ways(j).items() if n != 'executed'} == {n: f for n, f in ways(plain).items() if n != 'executed'}
+    r, own = view('report', '--flops-rules', tmp_path / 'prices', db)['steps'][1], view('report', db)['steps'][1]
+    assert r['flops']['gemm'] - own['flops']['gemm'] == 1000 * L and r['flops']['grade'] == 'user' and own['flops']['grade'] == 'bound'
+    assert r['mfu'] > own['mfu']
+    assert any('include what the user' in n for n in j['notes'])
+
+
 # ---- synthetic programs --------------------------------------------------------------------------------------------------
 
 BASE, HOST, SIZE = 0x7f0000000000, 0x550000000000, {'fp32': 4, 'bf16': 2}

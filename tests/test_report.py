@@ -266,7 +266,7 @@ def test_6n_of_the_lecture(tmp_path):
         assert s['mfu_by_convention']['6n'] == pytest.approx(6 * n * B / 1e-3 / 1e11, rel=1e-9)
         assert s['mfu_by_convention']['6n-matmul'] == pytest.approx(6 * n * B / 1e-3 / 1e11, rel=1e-9)
     assert str(6 * n * B) in out                                     # 75497472
-    assert re.search(r'-4\.19 MFLOP +the gradient of the first layer', out)                        # the difference, and why
+    assert re.search(rf'-4\.19 MFLOP +-{2 * B * D * D} +the gradient of the first layer', out)                        # the difference, and why
     terms = {t['term']: t['flops'] for t in j['flops_difference']['terms']}
     assert terms == {'6n': 6 * n * B, 'first input gradient': -2 * B * D * D, 'unexplained': 0, 'executed': executed}
 
