@@ -37,7 +37,7 @@ static int load_activities(struct report *r, struct report_busy *b, struct stret
     if (!st) return -1;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         struct stretch s = {sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 1)};
-        if (s.start <= 0 || s.end < s.start) { /* NULL is 0 here */
+        if (s.start <= 0 || s.end < s.start || s.end > (int64_t)1 << 62) { /* NULL is 0 here */
             b->unusable++;
             continue;
         }

@@ -175,10 +175,12 @@ static void sweep_step(struct sweep *w, struct split_step *s, int64_t from, int6
 
 /* ---- steps ---- */
 
-static void times_of(const struct report *r, int64_t i, int64_t *from, int64_t *to) {
+/* 0 where its time is not known. */
+static int times_of(const struct report *r, int64_t i, int64_t *from, int64_t *to) {
     const struct report_step *s = &r->steps[i];
     *from = r->on_device ? s->device_start_ns : s->start_ns;
     *to = r->on_device ? s->device_end_ns : s->end_ns;
+    return s->ns != REPORT_UNKNOWN && split_usable(*from, *to);
 }
 
 /* The times that all of the steps lie in; 0 where none has any. */
@@ -186,8 +188,7 @@ static int range_of(const struct report *r, int64_t first, int64_t n, int64_t *f
     int any = 0;
     for (int64_t i = first; i < first + n; i++) {
         int64_t a, b;
-        if (r->steps[i].ns == REPORT_UNKNOWN) continue;
-        times_of(r, i, &a, &b);
+        if (!times_of(r, i, &a, &b)) continue;
         if (!any || a < *from) *from = a;
         if (!any || b > *to) *to = b;
         any = 1;
@@ -196,8 +197,9 @@ static int range_of(const struct report *r, int64_t first, int64_t n, int64_t *f
 }
 
 static struct split_step begin(const struct report *r, int64_t i) {
-    struct split_step s = {.index = i, .ns = r->steps[i].ns, .on_device = r->on_device};
-    return s;
+    int64_t from, to;
+    return (struct split_step){
+        .index = i, .ns = times_of(r, i, &from, &to) ? to - from : REPORT_UNKNOWN, .on_device = r->on_device};
 }
 
 int split_steps(struct report *r, int64_t first, int64_t n, struct split_step **out, char *err, size_t err_len) {
@@ -212,9 +214,7 @@ int split_steps(struct report *r, int64_t first, int64_t n, struct split_step **
     struct sweep w = {.r = r, .load = &load, .running = {.item = load.item}};
     if (!rc) w.running.index = report_grow(NULL, 0, (size_t)(load.n_items + 1) * sizeof *w.running.index);
     for (int64_t i = 0; i < n && !rc; i++) {
-        if ((*out)[i].ns == REPORT_UNKNOWN) continue;
-        times_of(r, first + i, &from, &to);
-        sweep_step(&w, *out + i, from, to);
+        if (times_of(r, first + i, &from, &to)) sweep_step(&w, *out + i, from, to);
     }
     free(w.running.index);
     split_free(&load);

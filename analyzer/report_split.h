@@ -103,6 +103,11 @@ int64_t split_part_ns(const struct split_step *s, enum split_part part);
 
 /* ---- the parts of split_steps ---- */
 
+/* Times that can be reckoned with: what a file says beyond them is left out. 2^62 ns are 146 years. */
+static inline int split_usable(int64_t start_ns, int64_t end_ns) {
+    return start_ns >= 0 && end_ns >= start_ns && end_ns <= (int64_t)1 << 62;
+}
+
 /* A stretch of a clock that is busy with something. */
 struct split_item {
     int64_t start_ns, end_ns;

@@ -184,6 +184,7 @@ static void add_item(struct loader *l, sqlite3_stmt *st) {
                             .host_end_ns = report_column(st, C_HOST_END),
                             .thread = sqlite3_column_int(st, C_THREAD)};
     int64_t op = report_column(st, C_OP);
+    if (!split_usable(it.start_ns, it.end_ns)) return;
     it.first = op == REPORT_UNKNOWN || op != l->last_piece;
     l->last_piece = op;
     it.phase = (uint8_t)report_phase_of((const char *)sqlite3_column_text(st, C_PHASE));
@@ -239,6 +240,7 @@ static int load_calls(struct report *r, int64_t from, int64_t to, int items, str
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         struct split_call c = {sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 1), sqlite3_column_int(st, 2),
                                (uint8_t)host_of((const char *)sqlite3_column_text(st, 3))};
+        if (!split_usable(c.start_ns, c.end_ns)) continue;
         if (items) {
             out->item = report_grow(out->item, out->n_items, sizeof *out->item);
             out->item[out->n_items++] =
