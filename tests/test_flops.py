@@ -155,15 +155,19 @@ def test_the_users_products_are_a_term_of_their_own(tmp_path):
 BASE, HOST, SIZE = 0x7f0000000000, 0x550000000000, {'fp32': 4, 'bf16': 2}
 
 
+def each(w):
+    return list(w) if isinstance(w, tuple) else [w]
+
+
 class Program:
     """A chain of linear layers D × D on B rows, trained by SGD: `use` is the weight of each layer in turn, so that a weight may be
     used several times; frozen ones have no gradient. turns: another chain for every second step. last_type: of the last weight, and
-    of what it multiplies. bias: one of the last layer."""
+    of what it multiplies. bias: one of the last layer. Several weights in the place of one share the rows: experts."""
 
     def __init__(self, path, use, frozen=(), turns=None, last_type='fp32', bias=False, D=64, B=16, steps=6):
         self.t, self.D, self.B, self.next = Maker(path), D, B, BASE
-        self.types = ['fp32'] * max(use + (turns or [])) + [last_type]
-        self.layer = [self.types[w] for w in use] + [last_type]                  # type of what layer i takes
+        self.types = ['fp32'] * max(sum(map(each, use + (turns or [])), [])) + [last_type]
+        self.layer = [self.types[each(w)[0]] for w in use] + [last_type]                  # type of what layer i takes
         self.W, self.g = ([self.take(D * D * SIZE[ty]) for ty in self.types] for _ in range(2))
         self.h = [self.take(D * B * SIZE[ty]) for ty in self.layer]              # the first is the batch
         self.d = [self.take(D * B * SIZE[ty]) for ty in self.layer]              # gradients of h
@@ -185,11 +189,17 @@ class Program:
         self.t.gemm(trans_a=ta, trans_b=tb, m=m, n=n, k=k, a=a, b=b, c=c, lda=m if ta == 'N' else k, ldb=k if tb == 'N' else n, ldc=m,
                     a_type=ty, b_type=ty, c_type=to or ty, beta=beta)
 
+    def parts(self, i, w, addresses):
+        """The weights of layer i, and for each the addresses of its rows."""
+        n = self.D * (self.B // len(each(w))) * SIZE[self.layer[i]]
+        return [(x, *(a + j * n for a in addresses)) for j, x in enumerate(each(w))]
+
     def step(self, use, frozen):
         D, B, h, d, ty = self.D, self.B, self.h, self.d, self.layer
         self.t.copy('h2d', h[0], HOST, D * B * SIZE[ty[0]])
         for i, w in enumerate(use):
-            self.product(self.W[w], h[i], h[i + 1], D, B, D, ty=ty[i], to=ty[i + 1])
+            for x, at, to in self.parts(i, w, (h[i], h[i + 1])):
+                self.product(self.W[x], at, to, D, B // len(each(w)), D, ty=ty[i], to=ty[i + 1])
         last = D * B * SIZE[ty[-1]]
         if self.bias:
             self.t.launch('add_bias', [(self.bias[0], 'r', 4 * D), (h[-1], 'rw', last)])
@@ -198,15 +208,16 @@ class Program:
             self.t.launch('sum_rows', [(d[-1], 'r', last), (self.bias[1], 'w', 4 * D)])
         seen = set()
         for i in reversed(range(len(use))):
-            w = use[i]
-            if i and set(use[:i]) - set(frozen):
-                self.product(self.W[w], d[i + 1], d[i], D, B, D, 'T', ty=ty[i])
-            if w not in frozen:
-                self.product(d[i + 1], h[i], self.g[w], D, D, B, 'N', 'T', ty=ty[i], beta='one' if w in seen else 'zero')
-            seen.add(w)
+            for w, dout, dx, at in self.parts(i, use[i], (d[i + 1], d[i], h[i])):
+                rows = B // len(each(use[i]))
+                if i and set(sum(map(each, use[:i]), [])) - set(frozen):
+                    self.product(self.W[w], dout, dx, D, rows, D, 'T', ty=ty[i])
+                if w not in frozen:
+                    self.product(dout, at, self.g[w], D, D, rows, 'N', 'T', ty=ty[i], beta='one' if w in seen else 'zero')
+                seen.add(w)
         if self.bias:
             self.t.launch('update', [(self.bias[1], 'r', 4 * D), (self.bias[0], 'rw', 4 * D)])
-        for w in sorted(set(use) - set(frozen)):
+        for w in sorted(set(sum(map(each, use), [])) - set(frozen)):
             n = D * D * SIZE[self.types[w]]
             self.t.launch('update', [(self.g[w], 'r', n), (self.W[w], 'rw', n)])
 
@@ -233,6 +244,14 @@ def test_a_weight_that_is_used_three_times(tmp_path):
     j = view('flops', Program(tmp_path / 'a.db', [0, 1, 1, 1, 2]).path)
     assert facts(j)['parameters'] == 3 * 64 * 64
     assert terms(j) == {'6n': 9 * one, 'first input gradient': -one, 'other rows': 6 * one, 'unexplained': 0, 'executed': (5 + 5 + 4) * one}
+
+
+def test_experts_share_the_tokens(tmp_path):
+    """6n counts each for all of them: two experts do the work of one layer."""
+    one = 2 * 64 * 64 * 16
+    j = view('flops', Program(tmp_path / 'a.db', [0, (1, 2), 3]).path)
+    assert facts(j)['parameters'] == 4 * 64 * 64 and facts(j)['tokens'] == 16
+    assert terms(j) == {'6n': 12 * one, 'first input gradient': -one, 'other rows': -3 * one, 'unexplained': 0, 'executed': 8 * one}
 
 
 def test_elements_of_two_sizes(tmp_path):
