@@ -9,6 +9,7 @@
 
 #define LIST_LEAST 4 /* pointers of a launch that may be lists */
 #define LISTS_MOST 8
+#define COLUMNS_LEAST 3   /* of a launch over few tensors */
 #define ARGUMENTS_MOST 12 /* of a function that takes single tensors */
 
 /* What is known of the memory that begins at one place. */
@@ -110,12 +111,9 @@ static void note_column(const struct lists *l, const struct at_buffer *u, int32_
 
 static void note_launch(struct lists *l, const struct at_event *e) {
     const struct at_buffer *u = l->t->buffer + e->buffer0;
-    int64_t *stride = at_map_put(&l->stride, l->t->pool, (uint32_t)e->name, NULL);
-    if ((*stride && *stride != e->buffers) || e->buffers > ARGUMENTS_MOST)
-        at_map_put(&l->varies, l->t->pool, (uint32_t)e->name, NULL);
-    *stride = divisor(e->buffers, *stride);
-    for (int32_t lists = 2; lists <= LISTS_MOST && lists <= *stride; lists++) {
-        if (*stride % lists) continue;
+    int64_t stride = *at_map_get(&l->stride, (uint32_t)e->name);
+    for (int32_t lists = 2; lists <= LISTS_MOST && lists <= stride; lists++) {
+        if (stride % lists) continue;
         struct agreement *g = agreement_of(l, e->name, lists);
         int32_t n = e->buffers / lists;
         for (int32_t k = 0; k < n; k++) note_column(l, u + k, n, lists, g);
@@ -164,7 +162,7 @@ static int takes_lists(const struct lists *l, const struct at_event *e) {
     if (!is_unknown_launch(l->t, e)) return 0;
     if (at_map_has(&l->varies, (uint32_t)e->name)) return 1;
     int32_t lists = lists_of(l, e);
-    return lists > 1 && e->buffers >= 3 * lists && all_go_together(l, e, lists);
+    return lists > 1 && e->buffers >= COLUMNS_LEAST * lists && all_go_together(l, e, lists);
 }
 
 /* ---- extents
@@ -300,14 +298,30 @@ static void settle_nearest(struct lists *l) {
     }
 }
 
+/* A sweep that costs little: is there a function that may take lists? */
+static int any_lists(struct lists *l) {
+    const struct at_trace *t = l->t;
+    int any = 0;
+    for (int32_t e = 0; e < t->events; e++) {
+        const struct at_event *ev = &t->event[e];
+        if (!is_unknown_launch(t, ev)) continue;
+        int64_t *stride = at_map_put(&l->stride, t->pool, (uint32_t)ev->name, NULL);
+        if ((*stride && *stride != ev->buffers) || ev->buffers > ARGUMENTS_MOST)
+            at_map_put(&l->varies, t->pool, (uint32_t)ev->name, NULL);
+        *stride = divisor(ev->buffers, *stride);
+        any |= ev->buffers >= COLUMNS_LEAST * 2;
+    }
+    return any || l->varies.count;
+}
+
 void at_extents(struct at_trace *t) {
     struct lists l = {.t = t};
+    if (!any_lists(&l)) return;
     for (int32_t e = 0; e < t->events; e++) {
         const struct at_event *ev = &t->event[e];
         if (is_unknown_launch(t, ev)) note_launch(&l, ev);
         learn_event(&l, ev);
     }
-    if (!l.agreement.count) return;
     forget(&l);
     settle_lists(&l);
     l.agreement = (struct at_map){0};

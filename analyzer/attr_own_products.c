@@ -7,18 +7,21 @@
  * constant that kernels read, together with what they computed, in pass after pass. */
 #include "analyzer/attr_model.h"
 
+enum { OPERANDS_MOST = 1024, PARTNERS_MOST = 64, RANGES_MOST = 1024 };
 enum { WEIGHT_SHARE = 100 }; /* functions that read less than a 100th of the bytes of weights stay kernels */
 
 struct own {
     struct at_trace *t;
-    uint8_t *state;         /* per range: modified by updates */
-    uint8_t *weight;        /* per range */
-    uint8_t *gradient;      /* per value: an update reads it, fresh */
-    uint8_t *late;          /* per value: the later factor of a product that makes a gradient */
-    uint8_t *update;        /* per event */
-    int32_t *modified;      /* per range: event of its last modification in place, + 1 */
-    int64_t all;            /* bytes of weights */
-    int32_t begin;          /* event of the first kernel */
+    uint8_t *state;                                 /* per range: modified by updates */
+    uint8_t *weight;                                /* per range */
+    uint8_t *gradient;                              /* per value: an update reads it, fresh */
+    uint8_t *late;                                  /* per value: the later factor of a product that makes a gradient */
+    uint8_t *update;                                /* per event */
+    int32_t *modified;                              /* per range: event of its last modification in place, + 1 */
+    int64_t all;                                    /* bytes of weights */
+    int32_t begin;                                  /* event of the first kernel */
+    const struct at_access *operand[OPERANDS_MOST]; /* of the event at hand, a buffer each */
+    int32_t operands;
     struct at_map argument; /* (function, slot): place in role + 1 */
     struct role {
         int64_t bytes;        /* of different weights read */
@@ -60,40 +63,69 @@ static int is_fresh(const struct at_trace *t, const struct at_access *a, int32_t
 }
 
 /* All that the kernel writes is modified in place, or has the size of what is. */
-static int writes_like(const struct at_trace *t, int32_t e, int64_t bytes) {
-    AT_EACH_ACCESS(t, e, a)
-    if (a->mode == AT_W && !at_same_count(at_access_bytes(t, a), bytes)) return 0;
+static int writes_like(const struct own *o, int64_t bytes) {
+    for (int32_t i = 0; i < o->operands; i++) {
+        const struct at_access *a = o->operand[i];
+        if (a->mode == AT_W && !at_same_count(at_access_bytes(o->t, a), bytes)) return 0;
+    }
     return 1;
 }
 
+/* The first access of each buffer of the event. A launch over whole blocks has many ranges but few buffers. */
+static void list_operands(struct own *o, int32_t e) {
+    int32_t last = -1;
+    o->operands = 0;
+    AT_EACH_ACCESS(o->t, e, a) {
+        if (a->buffer == last || o->operands == OPERANDS_MOST) continue;
+        last = a->buffer;
+        o->operand[o->operands++] = a;
+    }
+}
+
+/* Launches over lists: only the k-th tensors of the lists belong together. */
+static int are_partners(const struct at_trace *t, int32_t e, int32_t x, int32_t y) {
+    const struct at_event *ev = &t->event[e];
+    int32_t n = ev->lists > 1 ? ev->buffers / ev->lists : 0;
+    if (n) return (x - y) % n == 0;
+    return ev->buffers <= PARTNERS_MOST;
+}
+
+static void note_gradient(struct own *o, int32_t e, int32_t buffer) {
+    AT_EACH_ACCESS(o->t, e, a) if (a->buffer == buffer) o->gradient[a->value] = 1;
+}
+
 /* Does e update the range of access x with a fresh value of its size? */
-static int updates(const struct own *o, int32_t e, const struct at_access *x) {
+static int updates(struct own *o, int32_t e, const struct at_access *x) {
     const struct at_trace *t = o->t;
-    int64_t bytes = at_access_bytes(t, x);
     int32_t before = o->modified[x->range];
     int found = 0;
     if (!at_modifies(x->mode) || t->range[x->range].gemm_writes || !lasts(o, x->range)) return 0;
     if (!spans(o, &t->value[x->value])) return 0;
     if (t->value[x->value].birth >= before && before) return 0; /* made anew since its last modification */
     if (x->mode == AT_MAYBE && !before) return 0;               /* everything looks like an update at first */
-    AT_EACH_ACCESS(t, e, a) {
-        if (!at_reads(a->mode) || a->buffer == x->buffer || !at_same_count(at_access_bytes(t, a), bytes)) continue;
-        if (is_fresh(t, a, before ? before : 1)) {
-            o->gradient[a->value] = 1;
-            found = 1;
-        }
+    int64_t bytes = at_access_bytes(t, x);
+    for (int32_t i = 0; i < o->operands; i++) {
+        const struct at_access *a = o->operand[i];
+        if (!at_reads(a->mode) || a->buffer == x->buffer || !are_partners(t, e, a->buffer, x->buffer)) continue;
+        if (!at_same_count(at_access_bytes(t, a), bytes)) continue;
+        found |= o->gradient[a->value];
+        if (o->gradient[a->value] || !is_fresh(t, a, before ? before : 1)) continue;
+        note_gradient(o, e, a->buffer);
+        found = 1;
     }
-    return found && writes_like(t, e, bytes);
+    return found && writes_like(o, bytes);
 }
 
 /* e works on state that is updated, and changes x, of its size, with it: momentum, then the weight. */
 static int follows(const struct own *o, int32_t e, const struct at_access *x) {
     const struct at_trace *t = o->t;
     if (x->mode == AT_R || t->range[x->range].gemm_writes || !lasts(o, x->range)) return 0;
-    if (!writes_like(t, e, at_access_bytes(t, x))) return 0;
-    AT_EACH_ACCESS(t, e, a)
-    if (o->state[a->range] && a->buffer != x->buffer && at_same_count(at_access_bytes(t, a), at_access_bytes(t, x)))
-        return 1;
+    int64_t bytes = at_access_bytes(t, x);
+    for (int32_t i = 0; i < o->operands; i++) {
+        const struct at_access *a = o->operand[i];
+        if (!o->state[a->range] || a->buffer == x->buffer || !are_partners(t, e, a->buffer, x->buffer)) continue;
+        if (at_same_count(at_access_bytes(t, a), bytes)) return writes_like(o, bytes);
+    }
     return 0;
 }
 
@@ -106,11 +138,13 @@ static void find_updates(struct own *o) {
     const struct at_trace *t = o->t;
     for (int32_t e = 0; e < t->events; e++) {
         if (!is_kernel(&t->event[e])) continue;
+        list_operands(o, e);
         AT_EACH_ACCESS(t, e, x) if (updates(o, e, x)) note_state(o, e, x);
         AT_EACH_ACCESS(t, e, x) if (at_modifies(x->mode)) o->modified[x->range] = e + 1;
     }
     for (int32_t e = 0; e < t->events; e++) {
         if (!is_kernel(&t->event[e])) continue;
+        list_operands(o, e);
         AT_EACH_ACCESS(t, e, x) if (follows(o, e, x)) note_state(o, e, x);
     }
 }
@@ -121,7 +155,7 @@ static void find_updates(struct own *o) {
 static int uses(const struct own *o, int32_t e, const struct at_access *w) {
     const struct at_trace *t = o->t;
     int reads = 0, makes = 0;
-    if (w->mode != AT_R || o->update[e]) return 0;
+    if (w->mode != AT_R || o->update[e] || t->event[e].accesses > RANGES_MOST) return 0;
     AT_EACH_ACCESS(t, e, a) {
         if (a->mode == AT_R && !o->state[a->range] && !o->weight[a->range]) {
             if (o->gradient[a->value]) return 0; /* a norm, a ratio of weights and gradients */

@@ -33,6 +33,11 @@ public: all
 	@test -n "$(LLMC)$(CUDA_SAMPLES)$(SGEMM)" || { echo "make public: name a checkout: LLMC=/path/to/llm.c, CUDA_SAMPLES=/path/to/cuda-samples, SGEMM=/path/to/SGEMM_CUDA"; exit 2; }
 	BUILD=$(abspath $(BUILD)) LLMC=$(LLMC) CUDA_SAMPLES=$(CUDA_SAMPLES) SGEMM=$(SGEMM) $(PYTHON) tests/run tests/public
 
+# All of the oracle's programs, random ones and the kinds that it does not draw, through the analyzer: minutes.
+.PHONY: oracle
+oracle: $(BUILD)/acct
+	BUILD=$(abspath $(BUILD)) $(PYTHON) tests/oracle_full.py $(ORACLE_ARGS)
+
 # Programs with kernels of their own in many manners.
 KINDS_OBJ := $(patsubst %.cu,$(BUILD)/obj/%.o,$(wildcard tests/programs/kinds_*.cu))
 $(KINDS_OBJ): $(BUILD)/obj/%.o: %.cu tests/programs/kinds.h tests/room.mk
