@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LOOKED_AT = 32 }; /* of the driver's answers the last: what was live at each takes a pass over the allocations */
+
 /* ---- stream-ordered pools ---- */
 
 static int load_answers(struct report *r, struct memory_pools *p, char *err, size_t err_len) {
@@ -24,6 +26,7 @@ static int load_answers(struct report *r, struct memory_pools *p, char *err, siz
                                   .pool = report_column(st, 2),
                                   .reserved_bytes = report_column(st, 4),
                                   .used_bytes = report_column(st, 5),
+                                  .live_bytes = REPORT_UNKNOWN,
                                   .largest_gap_bytes = REPORT_UNKNOWN};
         snprintf(a->why, sizeof a->why, "%s", why ? why : "");
     }
@@ -40,6 +43,7 @@ static int load_live(struct report *r, struct pool_answer *a, char *err, size_t 
     int64_t end = 0, n = 0;
     int rc;
     if (!st) return -1;
+    a->live_bytes = 0;
     sqlite3_bind_int64(st, 1, a->ns);
     if (a->device != REPORT_UNKNOWN) sqlite3_bind_int64(st, 2, a->device);
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
@@ -160,7 +164,7 @@ int memory_pools_load(struct report *r, struct memory_pools *out, char *err, siz
     if (load_ordered_peak(r, out, err, err_len) || load_blocks(r, out, err, err_len)) return -1;
     if (!memory_has_table(r, "meminfo")) return 0;
     if (load_answers(r, out, err, err_len)) return -1;
-    for (int64_t i = 0; i < out->n_answers; i++)
+    for (int64_t i = out->n_answers > LOOKED_AT ? out->n_answers - LOOKED_AT : 0; i < out->n_answers; i++)
         if (load_live(r, &out->answer[i], err, err_len)) return -1;
     return 0;
 }
@@ -183,7 +187,7 @@ static void print_answer(struct emitter *e, const struct pool_answer *a) {
     memory_print_int(e, "used_bytes", "used", UNIT_BYTES, a->used_bytes);
     memory_print_int(e, "unused_bytes", "held unused", UNIT_BYTES,
                      known ? a->reserved_bytes - a->used_bytes : REPORT_UNKNOWN);
-    emit_int(e, "live_bytes", "live by the trace", UNIT_BYTES, a->live_bytes);
+    memory_print_int(e, "live_bytes", "live by the trace", UNIT_BYTES, a->live_bytes);
     memory_print_int(e, "largest_gap_bytes", "largest gap known", UNIT_BYTES, a->largest_gap_bytes);
     emit_end(e);
 }

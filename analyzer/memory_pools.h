@@ -12,7 +12,8 @@ struct pool_answer {
     int64_t ns, device, pool; /* handle */
     char why[32];
     int64_t reserved_bytes, used_bytes; /* REPORT_UNKNOWN */
-    int64_t live_bytes;                 /* stream-ordered allocations of that device live by the trace */
+    int64_t live_bytes;                 /* stream-ordered allocations of that device live by the trace; REPORT_UNKNOWN:
+                                         * only for the last answers */
     int64_t largest_gap_bytes;          /* between live ones, by their addresses: what of the pool is known to lie there
                                          * unused in one piece, at least; REPORT_UNKNOWN: fewer than two are live */
 };

@@ -1,5 +1,6 @@
 #include "analyzer/memory_reconcile.h"
 #include "analyzer/memory_print.h"
+#include "analyzer/memory_sweep.h"
 #include "trace/store.h"
 
 #include <stdio.h>
@@ -165,19 +166,18 @@ static int64_t tool_bytes(struct report *r) {
     return without ? 0 : REPORT_UNKNOWN;
 }
 
-/* The answer that covers most of the program's memory: after the first one of a device. NULL: there is none. */
-static int choose(struct report *r, const struct answer *a, int64_t n, int64_t *best, char *err, size_t err_len) {
-    int64_t most = -1;
-    *best = -1;
+/* The answer that covers most of the program's memory, after the first one of a device; of several the last. -1: there
+ * is none. On several devices by the memory of all: which is fullest then is not what is asked. */
+static int64_t choose(const struct memory_sweep *s, const struct answer *a, int64_t n) {
+    int64_t most = -1, best = -1;
     for (int64_t i = 0; i < n; i++) {
-        struct holding h;
         if (!strcmp(a[i].why, "first use") || !is_known(a[i].total) || !is_known(a[i].free)) continue;
-        if (load_holding(r, &a[i], &h, err, err_len)) return -1;
-        if (ours(&h) <= most) continue;
-        most = ours(&h);
-        *best = i;
+        int64_t moment = memory_sweep_at(s, a[i].ns), live = moment < 0 ? 0 : s->total[moment];
+        if (live < most) continue;
+        most = live;
+        best = i;
     }
-    return 0;
+    return best;
 }
 
 static const struct answer *first_of(const struct answer *a, int64_t n, int64_t device) {
@@ -211,26 +211,23 @@ static int fill(struct report *r, const struct answer *a, const struct answer *f
     return 0;
 }
 
-#define MOST_ANSWERS 64 /* of those looked at: each costs a pass over the allocations */
-
 int memory_reconcile(struct report *r, struct memory_reconciliation *out, char *err, size_t err_len) {
+    const struct memory_sweep *s = memory_sweep_of(r, err, err_len);
     struct answer *a = NULL;
-    int64_t n = 0, best = -1;
+    int64_t n = 0, best;
     memset(out, 0, sizeof *out);
+    if (!s) return -1;
     if (!memory_has_table(r, "meminfo")) {
         snprintf(out->why_not, sizeof out->why_not, "the trace's writer did not ask the driver");
         return 0;
     }
     int rc = load_answers(r, &a, &n, err, err_len);
-    if (!rc) rc = choose(r, n > MOST_ANSWERS ? a + n - MOST_ANSWERS : a, least(n, MOST_ANSWERS), &best, err, err_len);
-    if (!rc && best >= 0) {
-        if (n > MOST_ANSWERS) best += n - MOST_ANSWERS;
+    if (!rc && (best = choose(s, a, n)) >= 0)
         rc = fill(r, &a[best], first_of(a, n, a[best].device), out, err, err_len);
-    } else if (!rc) {
+    else if (!rc)
         snprintf(out->why_not, sizeof out->why_not,
                  n ? "the driver was asked only when the device was first used, or did not answer later"
                    : "the driver was never asked");
-    }
     free(a);
     return rc;
 }
@@ -245,7 +242,10 @@ void memory_print_reconciliation(struct emitter *e, const struct memory_reconcil
     int alone = !is_known(m->context);
     emit_object(e, "reconciliation", "Device memory by the driver's account", LOOK_FIELDS);
     emit_text(e, "when", NULL, m->when);
-    emit_text(e, NULL, "asked", !strcmp(m->when, "release") ? "before a release" : m->when);
+    emit_text(e, NULL, "asked",
+              !strcmp(m->when, "release")      ? "before a release"
+              : !strcmp(m->when, "allocation") ? "before an allocation"
+                                               : m->when);
     memory_print_int(e, "ns", NULL, UNIT_NS, m->ns);
     memory_print_int(e, "device", NULL, UNIT_NONE, m->device);
     emit_int(e, "device_total_bytes", "total", UNIT_BYTES, m->device_total_bytes);

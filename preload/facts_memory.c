@@ -49,7 +49,7 @@ typedef int device_pool_fn(void **, int);
 typedef int pool_fn(void *, int, void *);
 
 enum { POOL_RESERVED = 5, POOL_USED = 7 }; /* cudaMemPoolAttr */
-enum { ALWAYS_ASKED = 64, SHARE = 20, RELEASE_SHARE = 100, RELEASE_PAUSE_NS = 10000000 };
+enum { ALWAYS_ASKED = 64, SHARE = 20, AGAIN_SHARE = 100, AGAIN_PAUSE_NS = 10000000 };
 #define NOT_TOLD SIZE_MAX
 
 static _Atomic int pools_used;
@@ -75,18 +75,20 @@ int facts_may_ask_memory(uint32_t generation) {
 }
 
 static struct {
-    _Atomic uint32_t generation;
-    _Atomic uint64_t next_ns; /* not before */
-} releases;
+    _Atomic uint32_t generation, released; /* a trace with an answer, with one before a release */
+    _Atomic uint64_t next_ns;              /* not before */
+} again;
 
-int facts_may_ask_release(uint32_t generation) {
-    if (atomic_exchange(&releases.generation, generation) != generation) return 1;
-    return hook_now() >= atomic_load_explicit(&releases.next_ns, memory_order_relaxed);
+int facts_may_ask_again(uint32_t generation, int release) {
+    if (release && atomic_exchange(&again.released, generation) != generation) return 1;
+    if (atomic_exchange(&again.generation, generation) != generation) /* first use has just been told, or will be */
+        atomic_store_explicit(&again.next_ns, hook_now() + AGAIN_PAUSE_NS, memory_order_relaxed);
+    return hook_now() >= atomic_load_explicit(&again.next_ns, memory_order_relaxed);
 }
 
-void facts_asked_release(uint64_t begin_ns) {
-    uint64_t now = hook_now(), pause = RELEASE_SHARE * (now - begin_ns);
-    atomic_store_explicit(&releases.next_ns, now + (pause > RELEASE_PAUSE_NS ? pause : RELEASE_PAUSE_NS),
+void facts_asked(uint64_t begin_ns) {
+    uint64_t now = hook_now(), pause = AGAIN_SHARE * (now - begin_ns);
+    atomic_store_explicit(&again.next_ns, now + (pause > AGAIN_PAUSE_NS ? pause : AGAIN_PAUSE_NS),
                           memory_order_relaxed);
 }
 

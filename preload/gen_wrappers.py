@@ -244,8 +244,11 @@ def wrapper(f, symbol, action):
     mark = '    hook_mark(&k_);\n' if re.match(r'fill_(copy|memset|gemm|grouped|blas|lt|launch)', call) else ''
     if call.startswith('fill_alloc') and 'ACCT_memory_PINNED' not in call:
         mark = '    hook_before_memory(&k_);\n'
+        if 'ACCT_memory_DEVICE' in call:
+            mark += '    hook_ask_memory(&k_, ACCT_meminfo_why_ALLOCATION);\n'
     if call.startswith('fill_free') and 'ACCT_memory_DEVICE' in call:
-        mark = f'    hook_before_release(&k_, {call[len("fill_free("):call.index(",")]});\n'
+        address = call.split(',')[1].strip()
+        mark = f'    if ({address})\n        hook_ask_memory(&k_, ACCT_meminfo_why_RELEASE);\n'
     if symbol.endswith(('_ptsz', '_ptds')):
         call = re.sub(r'\bSTREAM\(', 'STREAM_PER_THREAD(', call)
     return head + f'''    struct hook_call k_;

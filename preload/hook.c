@@ -151,19 +151,19 @@ void hook_before_memory(struct hook_call *k) {
     errno = saved;
 }
 
-void hook_before_release(struct hook_call *k, const void *address) {
+void hook_ask_memory(struct hook_call *k, uint32_t why) {
     struct facts_question q;
     int saved = errno;
-    if (!address || !facts_may_ask_release(k->generation)) return;
+    if (!facts_may_ask_again(k->generation, why == ACCT_meminfo_why_RELEASE)) return;
     if (facts_question_begin(&q)) {
         int ordinal = facts_current_device();
-        struct facts_memory m = {ACCT_meminfo_why_RELEASE, ordinal, 0, 0, 1};
+        struct facts_memory m = {why, ordinal, 0, 0, 1};
         if (ordinal >= 0 && ordinal < MAX_DEVICES &&
             atomic_load_explicit(&memory_told[ordinal], memory_order_relaxed) == k->generation)
             facts_tell_memory(&k->thread->writer, &m);
         facts_question_end(&q);
     }
-    facts_asked_release(k->start_ns);
+    facts_asked(k->start_ns);
     k->start_ns = hook_now(); /* the question is no part of the call, and comes before it */
     errno = saved;
 }

@@ -4,7 +4,7 @@
  *     if (!hook_enter(&k, API_x)) return real(…);     nothing is recorded: pass through
  *     hook_mark(&k);                                  calls that start work on the device
  *     hook_before_memory(&k);                         calls that take memory of the device
- *     hook_before_release(&k, address);               calls that release some
+ *     hook_ask_memory(&k, why);                       calls that take or release some, and may wait for the device
  *     r = real(…);
  *     if (hook_leave(&k, r)) fill_y(&k, …);           the records, after the real call
  *     hook_done(&k);
@@ -90,9 +90,9 @@ static inline void hook_mark(struct hook_call *k) {
 /* Between hook_enter and the real call, where that takes memory of the device: if it is the first to use the device,
  * what is used already is told before it. Makes the device's context, as the call itself would. */
 void hook_before_memory(struct hook_call *k);
-/* Likewise, where that releases memory of the device: now and then what is used is told before it, the first time
- * always. Asks nothing of a device that the program has not used before. */
-void hook_before_release(struct hook_call *k, const void *address);
+/* Likewise: now and then what is used is told before it. Asks nothing of a device that the program has not used before.
+ */
+void hook_ask_memory(struct hook_call *k, uint32_t why);
 
 /* 1: go on with the record. 0 in the child of a fork that happened meanwhile: its thread has no ring. */
 static inline int hook_leave(struct hook_call *k, int32_t status) {

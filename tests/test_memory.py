@@ -412,11 +412,22 @@ def test_everything_that_a_device_has_in_use_is_explained(traces):
     assert ns < start # before the call, whose own time the question is no part of
 
 
+def test_a_program_that_gives_nothing_back_is_asked_too(traces):
+    """Before its last allocation, or an earlier one 10 ms apart: all but that one are live then."""
+    db = traces('keep')
+    asked = query(db, "select ns, free_bytes from meminfo where why = 'allocation' order by ns")
+    assert 1 <= len(asked) <= 5 and query(db, "select count(*) from meminfo where why = 'release'") == [(0,)]
+    m = load('memory', db)['reconciliation']
+    n = query(db, 'select count(*) from alloc where alloc_ns < ?', asked[-1][0])[0][0]
+    assert (m['when'], m['ns'], m['ours'], m['unexplained'], m['context']) == ('allocation', asked[-1][0], n * 3 * MIB, 0, 530 * MIB) and n >= 1
+    assert all(b[0] - a[0] >= 10**7 for a, b in zip(asked, asked[1:]))
+
+
 def test_releases_are_not_asked_of_too_often(tmp_path):
     db = tmp_path / 't.db'
     r = run(ACCT, 'run', '--vgpu', '-o', db, '--', CASES, 'threads')
     assert r.returncode == 0, r.stderr
-    ns = [n for n, in query(db, "select ns from meminfo where why = 'release' order by ns")]
+    ns = [n for n, in query(db, "select ns from meminfo where why in ('release', 'allocation') order by ns")]
     assert ns and query(db, "select count(*) from op where kind = 'free'") == [(16000,)]
     assert len(ns) <= 2 + 8 + (ns[-1] - ns[0]) // 10**7 # 10 ms apart; threads that come at once may both ask
 

@@ -101,7 +101,7 @@ int main(void) {
     env = {'LD_LIBRARY_PATH': str(d)}
     alone, traced = run(program, env=env), run(program, env={**env, 'LD_PRELOAD': LIB, 'ACCT_OUTPUT': str(tmp_path / 't.db')})
     assert alone.stdout == traced.stdout == 'error=2 peek=2 get=2 then=0\n'
-    assert said(alone.stderr, 'questions') == 0 and said(traced.stderr, 'questions') == 3  # the device's first use, before the call and after it; and the failed call
+    assert said(alone.stderr, 'questions') == 0 and said(traced.stderr, 'questions') in (3, 4)  # the device's first use, before the call and after it; the failed call, and before it if 10 ms have passed
     run(ACCT, 'report', tmp_path / 't.db')  # waits for the collector
     assert query(tmp_path / 't.db', 'select free_bytes, total_bytes from meminfo') == [(None, None)] * 2
     o = oom_of(tmp_path / 't.db')
@@ -109,10 +109,10 @@ int main(void) {
 
 
 def test_nothing_is_asked_while_there_is_memory(tmp_path):
-    """One question at the device's first use; none after that."""
+    """One question at the device's first use; none after that, but now and then before an allocation or a release."""
     db = tmp_path / 't.db'
     assert acct_run(db, CASES, 'loop', 0).returncode == 0
-    assert [w for w, in query(db, 'select why from meminfo')] == ['first use']
+    assert [w for w, in query(db, "select why from meminfo where why not in ('allocation', 'release')")] == ['first use']
     assert oom_of(db) is None
 
 

@@ -49,7 +49,7 @@ CREATE TABLE device(
 CREATE TABLE meminfo(              -- what the driver said of a device's memory
   id INTEGER PRIMARY KEY, process INTEGER REFERENCES process(id),
   ns INTEGER,                      -- when it was asked
-  why TEXT,                        -- first use (of the device) | release (before a cudaFree) | no memory (after the call `op`)
+  why TEXT,                        -- first use (of the device) | release, allocation (before a cudaFree, a cudaMalloc) | no memory (after the call `op`)
   op INTEGER REFERENCES op(id),    -- the call that found no memory; NULL: none, or its record was lost
   device INTEGER,                  -- ordinal
   free_bytes INTEGER, total_bytes INTEGER, -- cudaMemGetInfo

@@ -102,12 +102,23 @@ static int release(void) {
     return 0;
 }
 
+/* Takes memory for a while, and keeps it to the end. */
+static int keep(void) {
+    for (int i = 0; i < 6; i++) {
+        void *p;
+        OK(cudaMalloc(&p, 3 * MIB));
+        usleep(15000);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         int (*run)(void);
     } cases[] = {{"once", once},   {"wrong_device", wrong_device}, {"failed", failed}, {"zero", zero},
-                 {"forks", forks}, {"threads", threads},           {"copies", copies}, {"release", release}};
+                 {"forks", forks}, {"threads", threads},           {"copies", copies}, {"release", release},
+                 {"keep", keep}};
     for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++)
         if (!strcmp(argv[1], cases[i].name)) return cases[i].run();
     return 2;
