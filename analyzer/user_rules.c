@@ -27,6 +27,8 @@ static int bad(const struct reader *r, const char *format, ...) {
     va_start(ap, format);
     if (n > 0 && (size_t)n < r->err_len) vsnprintf(r->err + n, r->err_len - (size_t)n, format, ap);
     va_end(ap);
+    for (char *p = r->err; *p; p++) /* what a damaged file has is not the terminal's business */
+        if ((unsigned char)*p < ' ' || *p == 127) *p = '?';
     return -1;
 }
 
