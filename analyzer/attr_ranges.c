@@ -19,6 +19,13 @@ static int64_t *cut_places(struct at_trace *t) {
     return place;
 }
 
+/* Ops of each step cut a block at the same places: one of the places last cut needs no further one. */
+static void add_cut(int64_t *cut, int64_t *used, int64_t at) {
+    for (int64_t i = *used - 1; i >= 0 && i >= *used - 8; i--)
+        if (cut[i] == at) return;
+    cut[(*used)++] = at;
+}
+
 static int64_t *collect_cuts(struct at_trace *t, const int64_t *place, int64_t *used) {
     int64_t *cut = POOL_NEW(t->pool, int64_t, place[t->blocks]);
     for (int32_t b = 0; b < t->blocks; b++) {
@@ -28,9 +35,8 @@ static int64_t *collect_cuts(struct at_trace *t, const int64_t *place, int64_t *
     }
     for (int32_t i = 0; i < t->buffers; i++) {
         const struct at_buffer *u = &t->buffer[i];
-        int64_t *to = cut + place[u->block];
-        to[used[u->block]++] = u->offset;
-        if (u->bytes >= 0) to[used[u->block]++] = u->offset + u->bytes;
+        add_cut(cut + place[u->block], &used[u->block], u->offset);
+        if (u->bytes >= 0) add_cut(cut + place[u->block], &used[u->block], u->offset + u->bytes);
     }
     return cut;
 }

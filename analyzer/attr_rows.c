@@ -79,10 +79,28 @@ static struct row *row_find(const struct rows *r, int64_t op, int32_t *last) {
  * -------------------------------------------------------------------------------------- */
 struct machines {
     sqlite3_stmt *st;
+    sqlite3_stmt *beside; /* GEMM_BESIDE; NULL until there is a product */
     int64_t process;
     int32_t device;
     struct cost_machine machine;
+    struct { /* the last text of a column, and what it means */
+        char text[16];
+        uint32_t value;
+    } memo[32];
 };
+
+/* As sql_enum; most rows have what the row before had. */
+static uint32_t enum_of(struct machines *m, sqlite3_stmt *st, int column, enum cost_enum of) {
+    const char *text = (const char *)sqlite3_column_text(st, column);
+    if (!text) return 0;
+    if (*text && !strcmp(m->memo[column].text, text)) return m->memo[column].value;
+    uint32_t value = cost_enum_value(of, text);
+    if (strlen(text) < sizeof m->memo[column].text) {
+        strcpy(m->memo[column].text, text);
+        m->memo[column].value = value;
+    }
+    return value;
+}
 
 static const struct cost_machine *machine_of(struct machines *m, int64_t process, int32_t device) {
     if (process == m->process && device == m->device) return &m->machine;
@@ -139,31 +157,49 @@ struct gemm_key {
 };
 
 /* What only cuBLASLt has. */
-static void read_gemm_beside(sqlite3_stmt *st, struct cost_gemm *g) {
-    g->d = sql_address(st, 26);
-    g->ldd = sql_i64(st, 27);
-    g->stride_d = sql_i64(st, 28);
-    g->d_type = sql_enum(st, 29, COST_OF_dtype);
-    g->epilogue = sql_enum(st, 30, COST_OF_epilogue);
-    g->bias = sql_address(st, 31);
-    g->bias_length = sql_i64(st, 32);
-    g->stride_bias = sql_i64(st, 33);
-    g->bias_type = sql_enum(st, 34, COST_OF_dtype);
-    g->aux = sql_address(st, 35);
-    g->ldaux = sql_i64(st, 36);
-    g->stride_aux = sql_i64(st, 37);
-    g->aux_type = sql_enum(st, 38, COST_OF_dtype);
-    g->a_scale = sql_address(st, 39);
-    g->b_scale = sql_address(st, 40);
-    g->c_scale = sql_address(st, 41);
-    g->d_scale = sql_address(st, 42);
-    g->aux_scale = sql_address(st, 43);
-    g->d_out_scale = sql_address(st, 44);
-    g->amax_d = sql_address(st, 45);
-    g->amax_aux = sql_address(st, 46);
-    g->a_scale_mode = sql_enum(st, 47, COST_OF_scale_mode);
-    g->b_scale_mode = sql_enum(st, 48, COST_OF_scale_mode);
-    g->d_out_scale_mode = sql_enum(st, 49, COST_OF_scale_mode);
+static void take_gemm_beside(sqlite3_stmt *st, struct cost_gemm *g) {
+    g->d = sql_address(st, 0);
+    g->ldd = sql_i64(st, 1);
+    g->stride_d = sql_i64(st, 2);
+    g->d_type = sql_enum(st, 3, COST_OF_dtype);
+    g->epilogue = sql_enum(st, 4, COST_OF_epilogue);
+    g->bias = sql_address(st, 5);
+    g->bias_length = sql_i64(st, 6);
+    g->stride_bias = sql_i64(st, 7);
+    g->bias_type = sql_enum(st, 8, COST_OF_dtype);
+    g->aux = sql_address(st, 9);
+    g->ldaux = sql_i64(st, 10);
+    g->stride_aux = sql_i64(st, 11);
+    g->aux_type = sql_enum(st, 12, COST_OF_dtype);
+    g->a_scale = sql_address(st, 13);
+    g->b_scale = sql_address(st, 14);
+    g->c_scale = sql_address(st, 15);
+    g->d_scale = sql_address(st, 16);
+    g->aux_scale = sql_address(st, 17);
+    g->d_out_scale = sql_address(st, 18);
+    g->amax_d = sql_address(st, 19);
+    g->amax_aux = sql_address(st, 20);
+    g->a_scale_mode = sql_enum(st, 21, COST_OF_scale_mode);
+    g->b_scale_mode = sql_enum(st, 22, COST_OF_scale_mode);
+    g->d_out_scale_mode = sql_enum(st, 23, COST_OF_scale_mode);
+}
+
+#define GEMM_BESIDE                                                                                                  \
+    "SELECT d, ldd, stride_d, d_type, epilogue, bias, bias_length, stride_bias, bias_type, aux, ldaux, stride_aux, " \
+    "aux_type, a_scale, b_scale, c_scale, d_scale, aux_scale, d_out_scale, amax_d, amax_aux, a_scale_mode, "         \
+    "b_scale_mode, d_out_scale_mode FROM gemm WHERE id = ?"
+/* 0: a product has nothing of it, which is then not read. */
+#define GEMM_HAS_BESIDE                                                                                            \
+    "epilogue IS NOT NULL OR (d + bias + aux + a_scale + b_scale + c_scale + d_scale + aux_scale + d_out_scale + " \
+    "amax_d + amax_aux) IS NOT 0"
+
+static void read_gemm_beside(struct rows *r, struct machines *m, int64_t id, struct cost_gemm *g) {
+    sqlite3_bind_int64(m->beside, 1, id);
+    if (sqlite3_step(m->beside) == SQLITE_ROW)
+        take_gemm_beside(m->beside, g);
+    else
+        r->failed = 1;
+    sqlite3_reset(m->beside);
 }
 
 static void make_gemm(struct rows *r, const struct gemm_key *k) {
@@ -188,8 +224,8 @@ static void read_gemm(struct rows *r, struct row *row, sqlite3_stmt *st, struct 
     memset(&key, 0, sizeof key); /* gaps too */
     key.what = DETAIL_GEMM;
     key.machine = *machine_of(m, row->process, row->device);
-    g->trans_a = sql_enum(st, 1, COST_OF_trans);
-    g->trans_b = sql_enum(st, 2, COST_OF_trans);
+    g->trans_a = enum_of(m, st, 1, COST_OF_trans);
+    g->trans_b = enum_of(m, st, 2, COST_OF_trans);
     g->m = sql_i64(st, 3);
     g->n = sql_i64(st, 4);
     g->k = sql_i64(st, 5);
@@ -203,17 +239,18 @@ static void read_gemm(struct rows *r, struct row *row, sqlite3_stmt *st, struct 
     g->stride_a = sql_i64(st, 13);
     g->stride_b = sql_i64(st, 14);
     g->stride_c = sql_i64(st, 15);
-    g->a_type = sql_enum(st, 16, COST_OF_dtype);
-    g->b_type = sql_enum(st, 17, COST_OF_dtype);
-    g->c_type = sql_enum(st, 18, COST_OF_dtype);
-    g->compute = sql_enum(st, 19, COST_OF_compute);
-    g->alpha = sql_enum(st, 20, COST_OF_scalar);
-    g->beta = sql_enum(st, 21, COST_OF_scalar);
+    g->a_type = enum_of(m, st, 16, COST_OF_dtype);
+    g->b_type = enum_of(m, st, 17, COST_OF_dtype);
+    g->c_type = enum_of(m, st, 18, COST_OF_dtype);
+    g->compute = enum_of(m, st, 19, COST_OF_compute);
+    g->alpha = enum_of(m, st, 20, COST_OF_scalar);
+    g->beta = enum_of(m, st, 21, COST_OF_scalar);
     g->pointer_array = (uint32_t)sqlite3_column_int(st, 22);
     g->math_mode = sql_i32(st, 23);
     key.workspace = sql_address(st, 24);
     key.workspace_bytes = sql_i64(st, 25);
-    read_gemm_beside(st, g);
+    g->ldd = g->stride_d = g->bias_length = g->stride_bias = g->ldaux = g->stride_aux = ACCT_NULL_I64;
+    if (sqlite3_column_int(st, 26)) read_gemm_beside(r, m, sqlite3_column_int64(st, 27), g);
     if (shape_give_known(r, row, &key, sizeof key)) return;
     make_gemm(r, &key);
     shape_keep(r);
@@ -448,18 +485,17 @@ static void read_buffer(struct rows *r, struct row *row, sqlite3_stmt *st, struc
     shape_give(r, row);
 }
 
+#define GEMM_COLUMNS                                                                                               \
+    "SELECT op, trans_a, trans_b, m, n, k, batch, a, b, c, lda, ldb, ldc, stride_a, stride_b, stride_c, a_type, "  \
+    "b_type, c_type, compute, alpha, beta, pointer_array, math_mode, workspace, workspace_bytes, " GEMM_HAS_BESIDE \
+    ", id FROM gemm ORDER BY "
+static const char gemm_by_op[] = GEMM_COLUMNS "op, id";
+
 static const struct detail {
     const char *table, *sql;
     read_detail *read;
 } details[] = {
-    {"gemm",
-     "SELECT op, trans_a, trans_b, m, n, k, batch, a, b, c, lda, ldb, ldc, stride_a, stride_b, stride_c, a_type, "
-     "b_type, "
-     "c_type, compute, alpha, beta, pointer_array, math_mode, workspace, workspace_bytes, d, ldd, stride_d, d_type, "
-     "epilogue, "
-     "bias, bias_length, stride_bias, bias_type, aux, ldaux, stride_aux, aux_type, a_scale, b_scale, c_scale, d_scale, "
-     "aux_scale, d_out_scale, amax_d, amax_aux, a_scale_mode, b_scale_mode, d_out_scale_mode FROM gemm ORDER BY op, id",
-     read_gemm},
+    {"gemm", GEMM_COLUMNS "id", read_gemm},
     {"blas",
      "SELECT op, routine, type, m, n, k, kl, ku, batch, a, b, c, lda, ldb, ldc, stride_a, stride_b, stride_c, side, "
      "uplo, "
@@ -484,11 +520,26 @@ static const struct detail {
      read_buffer},
 };
 
+/* The further groups of a grouped product have ids of their own: then rows do not come in the order of ops. */
+static int is_grouped(sqlite3 *db) {
+    sqlite3_stmt *st;
+    if (sqlite3_prepare_v2(db, "SELECT EXISTS(SELECT 1 FROM gemm WHERE id <> op)", -1, &st, NULL)) return 0;
+    int yes = sqlite3_step(st) == SQLITE_ROW && sqlite3_column_int(st, 0);
+    sqlite3_finalize(st);
+    return yes;
+}
+
 static int read_details(struct rows *r, sqlite3 *db, struct machines *m, char *err, size_t err_len) {
     for (size_t i = 0; i < sizeof details / sizeof *details; i++) {
         sqlite3_stmt *st;
         if (!sql_has_table(db, details[i].table)) continue; /* a trace in which no such call occurs may lack it */
-        if (sql_prepare(db, &st, details[i].sql, err, err_len)) return -1;
+        int grouped = details[i].read == read_gemm && is_grouped(db);
+        if (sql_prepare(db, &st, grouped ? gemm_by_op : details[i].sql, err, err_len)) return -1;
+        if (details[i].read == read_gemm && sql_prepare(db, &m->beside, GEMM_BESIDE, err, err_len)) {
+            sqlite3_finalize(st);
+            return -1;
+        }
+        memset(m->memo, 0, sizeof m->memo);
         int rc;
         int32_t last = 0;
         while ((rc = sql_row(db, st, err, err_len)) > 0) {
@@ -577,5 +628,6 @@ int rows_read(struct rows *r, sqlite3 *db, char *err, size_t err_len) {
     find_library_allocs(r);
     int rc = read_details(r, db, &m, err, err_len);
     sqlite3_finalize(m.st);
+    sqlite3_finalize(m.beside);
     return rc;
 }

@@ -45,6 +45,7 @@ static int truth_of(sqlite3 *db, const char *sql) {
 }
 
 static int write_all(sqlite3 *db, char *err, size_t err_len) {
+    if (!truth_of(db, "SELECT EXISTS(SELECT 1 FROM activity)")) return 0;
     int several = truth_of(db, "SELECT count(*) <> 1 FROM process");
     if (sql_run(db,
                 "CREATE TEMP TABLE external_op(external INTEGER, process INTEGER, op INTEGER, PRIMARY KEY(external, "
