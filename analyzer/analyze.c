@@ -101,6 +101,7 @@ static int analyze(struct pool *pool, struct launch_sets *sets, struct launch_pr
         at_times(&t, db, err, err_len))
         return -1;
     at_extents(&t);
+    at_whole_blocks(&t);
     if (at_ranges(&t, err, err_len)) return -1;
     at_directions(&t);
     at_values(&t);

@@ -188,7 +188,7 @@ void at_directions(struct at_trace *t) {
         AT_EACH_ACCESS(t, e, a) unknown |= a->mode == AT_MAYBE;
         kernels++;
         blind += unknown;
-        for (int32_t i = ev->access0; ev->lists && i < ev->access0 + ev->accesses; i++)
+        for (int32_t i = ev->access0; ev->lists > 1 && i < ev->access0 + ev->accesses; i++)
             if (t->access[i].mode == AT_MAYBE)
                 t->access[i].mode = (int8_t)infer_list(&f, ev, at_slot_of(t, &t->access[i]));
         if (!unknown || ev->lists || *at_map_get(&f.pointers, (uint32_t)ev->name) < 0 || ev->buffers > 12) continue;

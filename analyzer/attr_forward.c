@@ -53,17 +53,26 @@ static void sweep_need(struct at_trace *t, int32_t interval, int32_t *begin) {
     }
 }
 
-/* P4b, blind: not earlier than the last pass over the weights before backward. */
-static int32_t last_pass(struct at_trace *t, int32_t from, int32_t to) {
+/* How many products of the backward make gradients: as many products of weights its forward had, at least. */
+static int32_t gradient_products(const struct at_trace *t, const struct at_span *s) {
+    int32_t n = 0;
+    for (int32_t i = at_first_gemm_from(t, s->first); i < t->gemms && t->gemm[i] <= s->last; i++)
+        n += at_is_grad_op(t, t->gemm[i]);
+    return n;
+}
+
+/* P4b, blind: not earlier than the last pass over the weights before backward. (A weight may be used twice.) */
+static int32_t last_pass(struct at_trace *t, int32_t from, const struct at_span *s) {
     struct at_map all = {0}, seen = {0};
-    int32_t start = -1;
+    int32_t start = -1, to = s->first, reads = 0, uses = gradient_products(t, s);
     for (int32_t e = from; e < to; e++)
         if (t->weight_read[e] >= 0 && t->weight_forward[e] && !t->in_cluster[e] && !at_is_grad_op(t, e))
             at_map_put(&all, t->pool, (uint32_t)t->weight_read[e], NULL);
     for (int32_t e = to - 1; e >= from; e--) {
         if (t->weight_read[e] < 0 || !t->weight_forward[e] || t->in_cluster[e] || at_is_grad_op(t, e)) continue;
         uint64_t w = (uint32_t)t->weight_read[e];
-        if (at_map_has(&seen, w) && 2 * seen.count >= all.count) break;
+        if (at_map_has(&seen, w) && 2 * seen.count >= all.count && reads >= uses) break;
+        reads++;
         at_map_put(&seen, t->pool, w, NULL);
         start = e;
     }
@@ -79,7 +88,7 @@ static void label_forward(struct at_trace *t, const struct at_interval *iv, cons
         const struct at_span *s = &t->span[iv->span0 + j];
         int32_t f0 = begin[j];
         if (t->blind) {
-            int32_t pass = last_pass(t, from, s->first);
+            int32_t pass = last_pass(t, from, s);
             if (pass > f0) f0 = pass;
         }
         for (int32_t e = f0; e < s->first; e++) {

@@ -292,6 +292,7 @@ struct at_trace {
 int at_load(struct at_trace *t, sqlite3 *db, char *err,
             size_t err_len);                                  /* events, blocks, buffers; rewrites op_buffer */
 void at_extents(struct at_trace *t);                          /* E2: of buffers, before ranges are cut */
+void at_whole_blocks(struct at_trace *t);                     /* E3: the same of launches over whole blocks */
 int at_ranges(struct at_trace *t, char *err, size_t err_len); /* ranges and accesses */
 int at_times(struct at_trace *t, sqlite3 *db, char *err,
              size_t err_len); /* writes op_time; the device's times of events */
@@ -303,9 +304,10 @@ const char *at_phase_text(const struct at_event *e); /* op_cost.phase; NULL */
 
 /* ---- in the order in which they run
  * ------------------------------------------------------------------------------------ */
-void at_directions(struct at_trace *t);   /* E1, M1–M4 */
-void at_values(struct at_trace *t);       /* V */
-/* A: if programs follow one another in the trace: all that follows, and at_classes, for each of them; 0: they do not. */
+void at_directions(struct at_trace *t); /* E1, M1–M4 */
+void at_values(struct at_trace *t);     /* V */
+/* A: if programs follow one another in the trace: all that follows, and at_classes, for each of them; 0: they do not.
+ */
 int at_segments(struct at_trace *t, void (*rules)(struct at_trace *));
 void at_own_products(struct at_trace *t); /* K: kernels that are products become AT_GEMM */
 void at_carried(struct at_trace *t);      /* U1 */

@@ -87,6 +87,18 @@ static void spread(const struct taint *x, int32_t e, int tainted) {
     }
 }
 
+/* A factor is what the loss made for backward: whichever way round a tied weight is read, this is its input gradient.
+ */
+static int multiplies_gradient(const struct taint *x, int32_t e) {
+    const struct at_trace *t = x->t;
+    AT_EACH_ACCESS(t, e, a) {
+        const struct at_value *v = &t->value[a->value];
+        if (!at_is_factor(at_slot_of(t, a)) || t->range[a->range].any_weight || v->birth < 0) continue;
+        if (is_tainted(x, a->value) && v->birth == x->span->turn) return 1;
+    }
+    return 0;
+}
+
 static void pass_op(struct taint *x, int32_t e) {
     const struct at_trace *t = x->t;
     struct reads r = look_at(x, e);
@@ -96,7 +108,7 @@ static void pass_op(struct taint *x, int32_t e) {
     if (t->event[e].kind == AT_GEMM && !backward && (at_is_grad_op(t, e) || other_axis))
         backward = tainted = 1;                    /* P3b */
     if (t->event[e].kind == AT_GEMM && t->blind) { /* P3d */
-        if (at_is_grad_op(t, e) || other_axis)
+        if (at_is_grad_op(t, e) || other_axis || multiplies_gradient(x, e))
             x->label = AT_BACKWARD;
         else if (t->weight_read[e] >= 0)
             x->label = AT_RECOMPUTE;

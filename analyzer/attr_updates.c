@@ -90,8 +90,9 @@ static void find_overwritten(struct at_trace *t, int32_t e, const struct sizes *
     if (!masters->n) return;
     AT_EACH_ACCESS(t, e, a) {
         if (!overwrites_weight(t, a)) continue;
-        int alone = t->block[t->range[a->range].block].ranges == 1;
-        if (t->buffer[a->buffer].bytes < 0 && !alone) continue;
+        const struct at_range *r = &t->range[a->range];
+        int begins = t->buffer[a->buffer].offset == r->lo || t->block[r->block].ranges == 1;
+        if (t->buffer[a->buffer].bytes < 0 && !begins) continue; /* where the kernel begins, its tensor does */
         if (!sizes_match(masters, at_access_bytes(t, a)) && at_shares(t, &t->event[e], &share) != 1) continue;
         POOL_ROOM(t->pool, o->found, o->n, o->room);
         o->found[o->n++] = (struct overwriting){e, a->range};
