@@ -276,8 +276,45 @@ static void unknown_is_said(void **state) {
     }
 }
 
+/* Bytes of the arguments that ptx_access_uses leaves out change nothing, whatever they are. */
+static void unused_arguments_change_nothing(void **state) {
+    (void)state;
+    const uint32_t grid[3] = {7, 1, 1}, block[3] = {64, 1, 1};
+    int left_out = 0;
+    for (int g = 0; g < 2; g++)
+        for (int32_t k = 0; k < module[g]->function_count; k++) {
+            const struct ptx_function *f = &module[g]->functions[k];
+            if (!f->entry || f->declared_only || f->error) continue;
+            unsigned char uses[4096], args[2][4096];
+            assert_true(f->param_bytes <= sizeof uses);
+            ptx_access_uses(module[g], f, uses);
+            for (uint32_t i = 0; i < f->param_bytes; i++) {
+                args[0][i] = i % 4 ? 0 : 8; /* small numbers */
+                args[1][i] = uses[i] ? args[0][i] : (unsigned char)(31 * i + 17);
+                left_out += !uses[i];
+            }
+            struct ptx_accesses a, b;
+            assert_int_equal(ptx_access_launch(module[g], f, grid, block, args[0], &a), 0);
+            assert_int_equal(ptx_access_launch(module[g], f, grid, block, args[1], &b), 0);
+            assert_int_equal(a.slots, b.slots);
+            assert_int_equal(a.unknown, b.unknown);
+            for (int32_t n = 0; n < a.slots; n++) {
+                const struct ptx_access *x = &a.slot[n], *y = &b.slot[n];
+                assert_true(x->mode == y->mode && x->offset == y->offset && x->dense == y->dense &&
+                            x->may_be == y->may_be);
+                assert_true(x->extent_known == y->extent_known && x->lo == y->lo && x->hi == y->hi);
+                assert_true(x->read_lo == y->read_lo && x->read_hi == y->read_hi && x->write_lo == y->write_lo &&
+                            x->write_hi == y->write_hi);
+            }
+            ptx_access_free(&a);
+            ptx_access_free(&b);
+        }
+    assert_true(left_out > 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unused_arguments_change_nothing),
         cmocka_unit_test(elements),
         cmocka_unit_test(not_all_elements),
         cmocka_unit_test(rows),
