@@ -37,17 +37,30 @@ static void relabel(struct marks *m, int32_t e, int phase, int by) {
     struct at_event *ev = &m->t->event[e];
     int rules = ev->phase, in_step = m->in[e] >= 0;
     if (phase == AT_FORWARD && rules == AT_EVALUATION && !in_step) return; /* it is a forward pass: of an evaluation */
-    if (phase == AT_BACKWARD && rules == AT_RECOMPUTE) phase = rules;      /* more exact, and no contradiction */
+    if (phase == AT_BACKWARD && rules == AT_RECOMPUTE && !m->recompute_is_marked)
+        phase = rules; /* the finer statement */
     ev->phase_by = (int8_t)by;
     if (phase == rules) return;
     ev->phase = (int8_t)phase;
     m->relabelled += rules != AT_OTHER;
 }
 
+/* Does some range tell recomputation: by its name, or as a forward within a backward? */
+static int tells_recompute(const struct mark_set *s) {
+    int64_t backward_end = INT64_MIN;
+    for (int32_t i = 0; i < s->marks; i++) {
+        const struct mark *k = &s->mark[i];
+        if (k->named == NAMED_RECOMPUTE || (k->named == NAMED_FORWARD && k->end_ns <= backward_end)) return 1;
+        if (k->named == NAMED_BACKWARD && k->end_ns > backward_end) backward_end = k->end_ns;
+    }
+    return 0;
+}
+
 void marks_phases(struct marks *m) {
     struct at_trace *t = m->t;
     struct mark_set *s = &m->set;
     struct open_marks all = {0}, *of = NULL;
+    m->recompute_is_marked = tells_recompute(s);
     int32_t threads = 0, room = 0, next = 0, update = -1, update_step = -1;
     struct at_map number = {0}; /* thread: its place in `of`, + 1 */
     for (int32_t i = 0; i < s->marks; i++) {

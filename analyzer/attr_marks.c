@@ -161,7 +161,8 @@ static void number_micro_batches(struct marks *m, const int32_t *old_step) {
     uint8_t *told = POOL_NEW(t->pool, uint8_t, t->steps ? t->steps : 1);
     for (int32_t e = 0; e < t->events; e++) {
         const struct at_event *ev = &t->event[e];
-        if (ev->step >= 0 && ev->phase_by && (ev->phase == AT_FORWARD || ev->phase == AT_BACKWARD)) told[ev->step] = 1;
+        if (ev->step >= 0 && ev->phase_by && ev->phase == AT_FORWARD) told[ev->step] |= 1;
+        if (ev->step >= 0 && ev->phase_by && ev->phase == AT_BACKWARD) told[ev->step] |= 2;
     }
     int32_t step = -1, number = 0, before = -1, before_step = -1;
     int backward = 0;
@@ -170,9 +171,10 @@ static void number_micro_batches(struct marks *m, const int32_t *old_step) {
         if (ev->step < 0) continue;
         if (ev->step != step) step = ev->step, number = 0, backward = 0, before = -1;
         if (!told[step] && !t->step[step].end_ns) continue;
-        if (told[step]) {
-            if (backward && ev->phase == AT_FORWARD) number++, backward = 0;
-            backward |= ev->phase == AT_BACKWARD;
+        if (told[step]) { /* both told: what the rules say of the rest does not count */
+            int counts = told[step] != 3 || ev->phase_by;
+            if (counts && backward && ev->phase == AT_FORWARD) number++, backward = 0;
+            backward |= counts && ev->phase == AT_BACKWARD;
         } else if (mark_bears_phase(ev) && ev->phase != AT_OPTIMIZER) {
             if (before >= 0 && (ev->micro_batch != before || old_step[e] != before_step)) number++;
             before = ev->micro_batch;

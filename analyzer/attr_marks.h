@@ -76,6 +76,7 @@ struct marks {
     int64_t outside;    /* ops that the rules would have in a step, and markers do not */
     int64_t relabelled; /* ops whose phase the rules saw otherwise */
     int32_t rules_steps;
+    int recompute_is_marked;
 };
 
 void marks_choose_steps(struct marks *m);         /* m->step: of one thread where several mark steps at the same time */
