@@ -217,23 +217,65 @@ static void say_rule(struct classes *c, enum at_rule rule, int32_t from) {
     say(c, (struct at_verdict){from, AT_END, (int8_t)at_class_of_rule(rule), (int8_t)rule});
 }
 
-static void say_per_value(struct classes *c, const struct at_range *r, const struct range_rule *rule) {
-    struct at_trace *t = c->t;
-    int32_t end = rule->rule >= 0 ? rule->since : AT_END;
-    for (int32_t v = r->value0; v < r->value0 + r->values; v++) {
-        struct at_verdict x = at_value_class(t, v);
-        x.from = v > r->value0 ? t->access[t->touch[t->value[v].touch0]].event : 0;
-        if (v + 1 < r->value0 + r->values) x.until = t->access[t->touch[t->value[v + 1].touch0]].event;
-        if (x.from >= end) break;
-        if (x.until > end) x.until = end;
-        say(c, x);
+static int32_t first_event(const struct at_trace *t, const struct at_value *v) {
+    return t->access[t->touch[v->touch0]].event;
+}
+
+/* The event behind the one at which the value is no longer needed: its last access; a gradient's, the end of the update
+ * that reads it, as gradients are released together. */
+static int32_t end_of_life(const struct at_trace *t, const struct at_value *v) {
+    int32_t last = t->access[t->touch[v->touch0 + v->touches - 1]].event, lo = 0, hi = t->step_ends;
+    if (!v->grad) return last + 1;
+    while (lo < hi) { /* the first step end at or after it */
+        int32_t mid = lo + (hi - lo) / 2;
+        if (t->step_end_last[mid] < last)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
-    if (rule->rule >= 0) say_rule(c, rule->rule, end);
+    return lo < t->step_ends && t->step_end_first[lo] <= last ? t->step_end_last[lo] + 1 : last + 1;
 }
 
 static int is_read(const struct at_trace *t, const struct at_value *v) {
     AT_EACH_TOUCH(t, v, a) if (at_reads(a->mode)) return 1;
     return 0;
+}
+
+/* Memory of a pool that is kept between uses, as far as can be seen: the slots that the host fills with batches, and
+ * what holds gradients and never anything else. */
+static int is_kept(struct at_trace *t, const struct at_range *r) {
+    int8_t cls = at_value_class(t, r->value0).cls;
+    if (cls == AT_INPUT) return 1;
+    for (int32_t v = r->value0; v < r->value0 + r->values; v++)
+        if (at_value_class(t, v).cls != AT_GRAD && is_read(t, &t->value[v])) return 0;
+    return 1;
+}
+
+/* In a pool, between the last use of one value and the birth of the next the memory belongs to nobody. */
+static void say_value(struct classes *c, int32_t value, int32_t until, int32_t next, int kept) {
+    struct at_verdict x = at_value_class(c->t, value);
+    int first = value == c->t->range[c->t->value[value].range].value0;
+    kept &= x.cls == AT_INPUT || x.cls == AT_GRAD;
+    x.from = first && kept ? 0 : first_event(c->t, &c->t->value[value]);
+    x.until = kept ? next : end_of_life(c->t, &c->t->value[value]);
+    if (x.until >= c->t->events || x.until > next) x.until = next;
+    if (x.until > until) x.until = until;
+    if (x.from < x.until) say(c, x);
+    if (x.until < next && x.until < until)
+        say(c, (struct at_verdict){x.until, next < until ? next : until, (int8_t)at_class_of_rule(AT_RULE_POOL_FREE),
+                                   AT_RULE_POOL_FREE});
+}
+
+static void say_per_value(struct classes *c, const struct at_range *r, const struct range_rule *rule) {
+    struct at_trace *t = c->t;
+    int32_t end = rule->rule >= 0 ? rule->since : AT_END, first = first_event(t, &t->value[r->value0]);
+    int kept = is_kept(t, r);
+    if (first > 0 && end > 0 && !kept)
+        say(c, (struct at_verdict){0, first < end ? first : end, (int8_t)at_class_of_rule(AT_RULE_POOL_FREE),
+                                   AT_RULE_POOL_FREE});
+    for (int32_t v = r->value0; v < r->value0 + r->values && first_event(t, &t->value[v]) < end; v++)
+        say_value(c, v, end, v + 1 < r->value0 + r->values ? first_event(t, &t->value[v + 1]) : AT_END, kept);
+    if (rule->rule >= 0) say_rule(c, rule->rule, end);
 }
 
 /* The values that decide for their range: those after the last update have not been read to their end (a program that
@@ -320,6 +362,7 @@ void at_classes(struct at_trace *t) {
     struct classes c = {.t = t, .of = POOL_NEW(t->pool, struct range_rule, t->ranges)};
     for (int32_t i = 0; i < t->ranges; i++) c.of[i].rule = -1;
     if (t->gemms) {
+        at_crossings(t);
         for (int32_t i = 0; i < t->ranges; i++) persistent_range(&c, i);
         for (int32_t i = 0; i < t->ranges; i++)
             if (c.of[i].rule >= 0) learn_from(&c, i);

@@ -5,15 +5,33 @@ static int in_span(const struct at_span *s, int32_t e) {
     return e >= s->first && e <= s->last;
 }
 
-/* Ranges through which need does not pass: weights, state, constants, and parameters that the optimizer overwrites. */
-static int is_source(struct at_trace *t, int32_t range, int32_t e) {
-    const struct at_range *r = &t->range[range];
-    return at_is_carried(t, range, e) || r->any_weight || r->overwritten_by_optimizer || at_lasting(t, range);
+/* Written by an update as a whole, and read by the passes after it. */
+static int is_updated_whole(const struct at_trace *t, const struct at_value *v) {
+    if (v->birth < 0 || !t->in_cluster[v->birth] || t->event[v->birth].kind != AT_KERNEL) return 0;
+    AT_EACH_TOUCH(t, v, a)
+    if (at_reads(a->mode) && !t->in_cluster[a->event] && at_is_work(&t->event[a->event])) return 1;
+    return 0;
+}
+
+/* In a pool: a parameter before its first update, or between two. */
+static int is_param_value(const struct at_trace *t, int32_t value) {
+    const struct at_value *v = &t->value[value];
+    const struct at_range *r = &t->range[v->range];
+    if (!at_is_pool(t, v->range)) return 0;
+    if (is_updated_whole(t, v)) return 1;
+    return v->birth < t->first_gemm && value + 1 < r->value0 + r->values && is_updated_whole(t, v + 1);
+}
+
+/* Through what need does not pass: weights, state, constants, and parameters that the optimizer overwrites. */
+static int is_source(struct at_trace *t, const struct at_access *a) {
+    const struct at_range *r = &t->range[a->range];
+    return at_is_carried(t, a->range, a->event) || r->any_weight || r->overwritten_by_optimizer ||
+           at_lasting(t, a->range) || is_param_value(t, a->value);
 }
 
 static void need_operands(struct at_trace *t, int32_t interval, int32_t e) {
     AT_EACH_ACCESS(t, e, a)
-    if (at_reads(a->mode) && !is_source(t, a->range, e)) t->value[a->value].needed_in = interval;
+    if (at_reads(a->mode) && !is_source(t, a)) t->value[a->value].needed_in = interval;
 }
 
 static int makes_needed(const struct at_trace *t, int32_t interval, int32_t e) {

@@ -330,10 +330,8 @@ void at_values_again(struct at_trace *t);        /* after products were found */
 /* O: the step of a trace cut off in its first forward pass; in place of at_steps' rules. */
 void at_cut_forward(struct at_trace *t);
 
-/* Part of at_gradients: blocks in whose memory tensors take turns. */
-void at_crossings(struct at_trace *t); /* C0 */
-
 /* Parts of at_classes. */
+void at_crossings(struct at_trace *t); /* C0 */
 struct at_verdict at_value_class(struct at_trace *t, int32_t value); /* C4–C8 */
 void at_value_class_prepare(struct at_trace *t);
 void at_neighbours(struct at_trace *t); /* C9 */

@@ -35,6 +35,7 @@ RULE(OPTIMIZER_SCRATCH, AT_TEMPORARY, "scratch of the optimizer", 0.99, 0, 0.748
 RULE(CLEARED_BACKWARD, AT_ACTIVATION_GRAD, "cleared, then read in backward", 0.7, 0, 0)
 RULE(CLEARED_FORWARD, AT_ACTIVATION, "cleared, then read in forward", 0.6, 0, 0)
 RULE(CLEARED, AT_TEMPORARY, "cleared or copied, not read in a phase", 0.99, 0.99, 0.99)
+RULE(POOL_FREE, AT_OTHER_CLASS, "pool: nothing is kept there between two uses", 0.9, 0.5, 0.8)
 RULE(OUTSIDE, AT_OTHER_CLASS, "used outside of training", 0.575, 0.660, 0)
 RULE(NONE, AT_OTHER_CLASS, "no rule fits", 0.1, 0, 0.099)
 RULE(CUT_WEIGHT, AT_PARAM, "constant factor of products; the run ended before any update", 0.9, 0.6, 0.5)

@@ -143,6 +143,11 @@ class Books:
         self.mean_confidence = q("select sum(c.confidence * c.bytes) / sum(c.bytes) from alloc_class c join alloc a on a.id = c.alloc "
                                  "where a.memory in ('device', 'async') and c.class <> 'workspace'")[0][0]
         self.guessed = q("select count(*) from op_buffer b join op on op.id = b.op where op.kind = 'launch' and b.mode = '?'")[0][0]
+        self.pieces = collections.defaultdict(list)    # (call, begin, end) of reads and writes, by page
+        for op, a, n in q('select op, address, bytes from op_buffer where alloc is not null order by op'):
+            if op in self.number:
+                for page in range(a >> 12, (a + (n or 1) - 1 >> 12) + 1):
+                    self.pieces[page].append((self.number[op], a, a + (n or 1)))
         self.touched = []                               # [begin, end] of all that some op reads or writes, merged
         for a, n in q('select distinct address, bytes from op_buffer order by address'):
             if self.touched and a <= self.touched[-1][1]:
@@ -166,6 +171,13 @@ class Books:
         i = bisect.bisect_left(self.touched, [end])
         return i > 0 and self.touched[i - 1][1] > at
 
+    def used(self, b):
+        """The first and the last of the calls that read or write a buffer while it lives."""
+        at, end, last = b['address'], b['address'] + b['bytes'], b['to_call'] or 1 << 60
+        calls = [c for page in range(at >> 12, (end - 1 >> 12) + 1) for c, lo, hi in self.pieces[page]
+                 if b['from_call'] <= c <= last and lo < end and hi > at]
+        return (min(calls), max(calls)) if calls else None
+
     def at(self, call):
         return [(lo, hi, cls, rule) for lo, hi, a, z, cls, rule in self.rows if a <= call < z]
 
@@ -174,8 +186,24 @@ def live(truth, call):
     return [b for b in truth['buffers'] if b['from_call'] <= call and (b['to_call'] is None or call <= b['to_call']) and b['class'] != 'workspace']
 
 
+def only_gradients(rows, truth, call):
+    """Bytes of a pool that no buffer has now, acct calls grad, and nothing but gradients ever has: that they were given back between
+    the update and the next backward nobody can see."""
+    others = sorted((b['address'], b['address'] + b['bytes']) for b in truth['buffers'] if b['class'] != 'grad' or b in live(truth, call))
+    total = 0
+    for lo, hi, cls, _ in rows:
+        if cls != 'grad':
+            continue
+        free = [(lo, hi)]
+        for a, z in others:
+            free = [p for x, y in free for p in ((x, min(y, a)), (max(x, z), y)) if p[0] < p[1]]
+        total += sum(y - x for x, y in free)
+    return total
+
+
 def compare(books, truth, call):
     """{(class by the account, class by acct): bytes}; None stands for what the account has no buffer for; and which rules were wrong."""
+    pool = truth['options']['alloc'] == 'pool'
     rows, out, wrong = books.at(call), collections.Counter(), collections.Counter()
     edges = [r[0] for r in rows]
     outside = collections.Counter()
@@ -195,13 +223,61 @@ def compare(books, truth, call):
             outside[cls] -= n
             if idle and cls == 'unknown':
                 continue
+            if pool and rule == 'never accessed' and not books.is_touched(max(lo, at), min(hi, end)):
+                out['not seen', cls] += n               # of a piece, bytes that nobody uses
+                continue
             out[b['class'], cls] += n
             if b['class'] != cls:
                 wrong[b['name'].rstrip('0123456789'), b['class'], cls, rule] += n
     for cls, n in outside.items():
         if n and cls in EXACT:
             out[None, cls] += n
+    if out[None, 'grad'] and truth['options']['alloc'] == 'pool':
+        out['never other', 'grad'] = only_gradients(rows, truth, call)
     return out, wrong
+
+
+def looks_static(truth):
+    """No two pieces of a pool cross, and none but activations, their gradients and what is temporary take turns in its memory: seen from
+    outside, a program that works with fixed buffers, some of them twice."""
+    kind = lambda b: 'any' if b['class'] in (*NEARLY, 'temporary') else b['class']
+    extents = sorted({(b['address'], -b['address'] - b['bytes'], kind(b)) for b in truth['buffers']})
+    stack = []
+    for at, end, k in extents:
+        while stack and stack[-1][0] <= at:
+            stack.pop()
+        if any(e < -end for e, _ in stack[-1:]) or any(x != k for _, x in stack):
+            return False
+        stack.append((-end, k))
+    return True
+
+
+def as_static(truth):
+    """One class for a buffer, the first of activation and activation_grad; what forward leaves in a buffer that is kept is an activation."""
+    makes_forward = [(b['address'], b['address'] + b['bytes']) for b in truth['buffers'] if b['class'] in ('activation', 'temporary')]
+    out = []
+    for b in truth['buffers']:
+        if b['class'] in (*NEARLY, 'temporary') and any(lo < b['address'] + b['bytes'] and b['address'] < hi for lo, hi in makes_forward):
+            b = {**b, 'class': 'activation'}
+        out.append(b)
+    return {**truth, 'buffers': out}
+
+
+def as_seen(books, truth):
+    """Of a pool of the program's own only its use can be seen: activations and what is temporary count from the first to the last call
+    that touches them; an activation that no call touches after its forward is one that was released there, so temporary."""
+    forward = [(p['from_call'], p['to_call']) for s in truth['steps'] for p in s['phases'] if p['name'] == 'forward']
+    out = []
+    for b in truth['buffers']:
+        if b['class'] in (*NEARLY, 'temporary'):
+            used = books.used(b)
+            if not used:
+                continue
+            b = {**b, 'from_call': used[0], 'to_call': used[1]}
+            if b['class'] == 'activation' and any(lo <= used[0] and used[1] <= hi for lo, hi in forward):
+                b['class'] = 'temporary'
+        out.append(b)
+    return {**truth, 'buffers': out}
 
 
 def peak_call(truth, step):
@@ -230,12 +306,12 @@ def judge_memory(books, truth, faults):
         for what, call in points + [('peak', peak_call(truth, s))]:
             got, bad = compare(books, truth, call)
             wrong |= bad
-            total = sum(n for (own, _), n in got.items() if own)
+            total = sum(n for (own, _), n in got.items() if own and own != 'never other')
             all_bytes += total
             all_right += sum(n for (own, cls), n in got.items() if own == cls)
             for c in EXACT:
                 own = sum(n for (o, _), n in got.items() if o == c)
-                mine = sum(n for (_, k), n in got.items() if k == c)
+                mine = sum(n for (o, k), n in got.items() if k == c and o != 'never other') - got['never other', c]
                 if own != mine or got[c, c] != own:
                     faults.append(f'step {i}, {what}: {c} {mine} bytes, right of them {got[c, c]}, by the account {own}')
             nearly = sum(n for (o, _), n in got.items() if o in NEARLY)
@@ -298,6 +374,8 @@ def judge(r, folder, kept_in=None):
     db, truth = kept(folder, kept_in) if kept_in else record(r, folder)
     faults, books = [], Books(db)
     judge_time(books, truth, faults)
+    if truth['options']['alloc'] == 'pool':
+        truth = as_static(truth) if looks_static(truth) else as_seen(books, truth)
     figures = judge_memory(books, truth, faults)
     blanked = os.path.join(folder, 'blank.db')
     blank(db, blanked)

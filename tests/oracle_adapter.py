@@ -2,7 +2,7 @@
 
 The oracle (rules tried on simulated programs with known truth) lies beside the repository in shared/oracle; it is read, never
 written. `python3 tests/oracle_adapter.py [PATTERN]` prints the programs that do not pass."""
-import os, sqlite3, subprocess, sys, time
+import bisect, os, sqlite3, subprocess, sys, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from conftest import BUILD, SHARED
 from trace_maker import Maker
@@ -99,10 +99,12 @@ def read_result(ev, ids, path):
     for op, a, z in db.execute('SELECT id, start_ns, end_ns FROM op'):
         if op in event:
             at[a] = at[z] = event[op]
+    times = sorted(at)                     # a class may end with a call that is no event of the simulator (a workspace): the next one
+    when = lambda ns: at[times[min(bisect.bisect_left(times, ns), len(times) - 1)]]
     rows = {}
     for alloc, off, n, a, z, cls, conf, rule in db.execute(
             'SELECT alloc, offset, bytes, from_ns, until_ns, class, confidence, rule FROM alloc_class ORDER BY alloc, offset'):
-        rows.setdefault(event[alloc], []).append((off, off + n, 0 if a is None else at[a], 1 << 60 if z is None else at[z], cls, conf, rule))
+        rows.setdefault(event[alloc], []).append((off, off + n, 0 if a is None else when(a), 1 << 60 if z is None else when(z), cls, conf, rule))
     db.close()
     for b in t.blocks:
         mine, j = rows.get(b.t0, []), 0
