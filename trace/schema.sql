@@ -213,7 +213,7 @@ CREATE TABLE step(
   first_op INTEGER, last_op INTEGER,
   micro_batches INTEGER,
   tokens INTEGER,                  -- rows that the first GEMM of forward takes: tokens or samples; NULL not known
-  complete INTEGER NOT NULL,       -- 0: cut off before its optimizer
+  complete INTEGER NOT NULL,       -- 0: cut off before its optimizer, or not recorded from its beginning (a window)
   device_start_ns INTEGER, device_end_ns INTEGER, -- the same by the device's times of its ops; NULL: some op has none
   found_by TEXT                    -- update (of parameters) | nvtx | acct.h (ranges that the program named; their times are the step's) |
                                    -- passes (inference: a pass over the weights) | one (what was cut off in its first step)
