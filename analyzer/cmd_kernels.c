@@ -41,7 +41,8 @@ static void int_or_null(struct emitter *e, const char *key, const char *label, e
 static double occupancy(const struct report *r, const struct kernel_row *k, const struct kernel_shape *s) {
     int64_t capability =
         r->cc_major == REPORT_UNKNOWN || r->cc_minor == REPORT_UNKNOWN ? -1 : 10 * r->cc_major + r->cc_minor;
-    if (s->dim[3] < 0) return NAN;
+    for (int i = 3; i < 6; i++)
+        if (s->dim[i] < 0 || s->dim[i] > 1024) return NAN;
     return kernels_occupancy(capability, s->dim[3] * s->dim[4] * s->dim[5],
                              k->registers == REPORT_UNKNOWN ? -1 : k->registers,
                              k->static_shared_bytes == REPORT_UNKNOWN ? -1 : k->static_shared_bytes, s->dim[6]);

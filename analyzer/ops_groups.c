@@ -294,7 +294,7 @@ void ops_sort(struct ops_groups *g, enum ops_order by) {
 const char *ops_name(const struct ops_groups *g, const struct ops_group *o) {
     int64_t id = o->key.name;
     if (o->key.kind == OPS_LAUNCH && id > 0) return id < g->kernels && g->kernel[id] ? g->kernel[id] : "unknown kernel";
-    if (id < 0) id = -id; /* a launch of an unknown kernel: the function called */
+    if (id < 0 && id >= -g->apis) id = -id; /* a launch of an unknown kernel: the function called */
     return id > 0 && id < g->apis && g->api[id] ? g->api[id] : "unknown";
 }
 

@@ -44,8 +44,8 @@ struct report_sum report_column_sum(sqlite3_stmt *st, int c) {
                            .sampled = sqlite3_column_int64(st, c + 5),
                            .uncounted = sqlite3_column_int64(st, c + 6),
                            .user = sqlite3_column_int64(st, c + 7)};
-    s.least = ((__int128)sqlite3_column_int64(st, c) << 32) + sqlite3_column_int64(st, c + 1);
-    s.most = ((__int128)sqlite3_column_int64(st, c + 2) << 32) + sqlite3_column_int64(st, c + 3);
+    s.least = (__int128)sqlite3_column_int64(st, c) * ((int64_t)1 << 32) + sqlite3_column_int64(st, c + 1);
+    s.most = (__int128)sqlite3_column_int64(st, c + 2) * ((int64_t)1 << 32) + sqlite3_column_int64(st, c + 3);
     return s;
 }
 
