@@ -86,8 +86,8 @@ def options_of(r):
     out = MODELS[c['model']].split() + c['evaluation'].split()
     for k in ('optimizer', 'dtype', 'alloc', 'accum', 'zero-grad', 'clip', 'steps'):
         out += ['--' + k, c[k]]
-    # The dynamic scale of fp16 begins so high that first steps are skipped: a run of one or two might have no update at all.
-    out += ['--loss-scale', '64'] if c['dtype'] == 'fp16' and c['steps'] in '12' else []
+    # The dynamic scale of fp16 begins so high that first steps may be skipped: a run without any update shows no optimizer.
+    out += ['--loss-scale', '64'] if c['dtype'] == 'fp16' and (c['steps'] in '12' or c['model'].startswith('linear')) else []
     return out + (['--recompute', c['recompute']] if c['model'].startswith('gpt') else [])
 
 

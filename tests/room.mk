@@ -33,6 +33,12 @@ public: all
 	@test -n "$(LLMC)$(CUDA_SAMPLES)$(SGEMM)" || { echo "make public: name a checkout: LLMC=/path/to/llm.c, CUDA_SAMPLES=/path/to/cuda-samples, SGEMM=/path/to/SGEMM_CUDA"; exit 2; }
 	BUILD=$(abspath $(BUILD)) LLMC=$(LLMC) CUDA_SAMPLES=$(CUDA_SAMPLES) SGEMM=$(SGEMM) $(PYTHON) tests/run tests/public
 
+# Train's choices under acct against its own account: 120 runs, or as many as MATRIX_RUNS says.
+MATRIX_RUNS ?= 120
+.PHONY: matrix
+matrix: all
+	BUILD=$(abspath $(BUILD)) $(PYTHON) tests/matrix_run.py --runs $(MATRIX_RUNS)
+
 # All of the oracle's programs, random ones and the kinds that it does not draw, through the analyzer: minutes.
 .PHONY: oracle
 oracle: $(BUILD)/acct
