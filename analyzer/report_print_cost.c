@@ -106,7 +106,7 @@ void report_print_coverage(struct emitter *e, const struct report *r) {
     emit_object(e, "coverage", NULL, LOOK_FIELDS);
     emit_real(e, "counted_time_share", NULL, UNIT_SHARE, r->counted_time_share);
     emit_real(e, "exact_time_share", NULL, UNIT_SHARE, r->exact_time_share);
-    char label[80];
+    char label[96];
     int64_t n = shown(e, r->n_uncounted);
     first_of(label, sizeof label, "FLOPs not counted", n, r->n_uncounted);
     emit_list(e, "uncounted", n ? label : NULL, n ? LOOK_TABLE : LOOK_HIDDEN);
@@ -156,7 +156,7 @@ static void print_cost(struct emitter *e, const struct report_function *f) {
 
 /* Where the device's time went; machines have all of a function in this list. */
 static void print_times(struct emitter *e, const struct report *r) {
-    char label[80];
+    char label[96];
     int64_t n = shown(e, r->n_functions);
     first_of(label, sizeof label, "Device time by function", n, r->n_functions);
     emit_list(e, "functions", r->busy_ns ? label : NULL, r->busy_ns ? LOOK_TABLE : LOOK_HIDDEN);
@@ -186,7 +186,7 @@ static int has_cost(const struct report_function *f) {
 
 /* For people: what functions did, in a table of its own. */
 static void print_costs(struct emitter *e, const struct report *r) {
-    char label[96];
+    char label[128];
     int64_t all = 0, left, roofs = 0;
     for (int64_t i = 0; i < r->n_functions; i++) {
         all += has_cost(&r->functions[i]);
