@@ -5,12 +5,16 @@ static int in_span(const struct at_span *s, int32_t e) {
     return e >= s->first && e <= s->last;
 }
 
-/* Written by an update as a whole, and read by the passes after it. */
+/* Written by an update as a whole, and read by the passes after it, if there are any. */
 static int is_updated_whole(const struct at_trace *t, const struct at_value *v) {
+    int reads = 0;
     if (v->birth < 0 || !t->in_cluster[v->birth] || t->event[v->birth].kind != AT_KERNEL) return 0;
-    AT_EACH_TOUCH(t, v, a)
-    if (at_reads(a->mode) && !t->in_cluster[a->event] && at_is_work(&t->event[a->event])) return 1;
-    return 0;
+    AT_EACH_TOUCH(t, v, a) {
+        if (!at_reads(a->mode) || !at_is_work(&t->event[a->event])) continue;
+        if (!t->in_cluster[a->event]) return 1;
+        reads = 1;
+    }
+    return !reads;
 }
 
 /* In a pool: a parameter before its first update, or between two. */
