@@ -36,11 +36,12 @@ static int add_rows(struct report *r, struct memory_sweep *s, const char *sql, i
 /* Sorts, and sums up what is live after each moment. */
 static void run_sweep(struct memory_sweep *s) {
     int64_t live = 0, held = 0;
-    int temporary = report_class_of("temporary");
+    int temporary = report_class_of("temporary"), other = report_class_of("other"); /* memory of a pool in no use too */
     if (s->n) qsort(s->change, (size_t)s->n, sizeof *s->change, by_time);
     for (int64_t i = 0; i < s->n; i++) {
         live += s->change[i].total;
-        if (s->change[i].class != temporary && s->change[i].class != REPORT_UNKNOWN_CLASS) held += s->change[i].classed;
+        int class = s->change[i].class;
+        if (class != temporary && class != other && class != REPORT_UNKNOWN_CLASS) held += s->change[i].classed;
         if (i + 1 < s->n && s->change[i + 1].ns == s->change[i].ns) continue;
         s->ns = report_grow(s->ns, s->moments, sizeof *s->ns);
         s->total = report_grow(s->total, s->moments, sizeof *s->total);

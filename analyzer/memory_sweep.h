@@ -20,7 +20,7 @@ struct memory_sweep {
     struct memory_change *change;
     int64_t n;
     int64_t *ns, *total, *end; /* of each moment; end: index in `change` just behind it */
-    int64_t *held;             /* of the total, in classes other than temporary and unknown */
+    int64_t *held;             /* of the total, in classes other than temporary, other and unknown */
     int64_t moments;
 };
 
