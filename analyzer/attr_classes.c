@@ -123,6 +123,24 @@ static void persistent_range(struct classes *c, int32_t i) {
         decide(c, i, AT_RULE_STATISTICS, at_is_pool(t, i) ? r->carried_from : 0);
 }
 
+/* Does one argument of the first update name both ranges? */
+static int updated_together(const struct at_trace *t, int32_t x, int32_t y) {
+    const struct at_access *a = first_update(t, &t->range[x]), *b = first_update(t, &t->range[y]);
+    return a && b && a->buffer == b->buffer;
+}
+
+/* The rest of a parameter that forward does not read (a table's further rows) is of the parameter. */
+static void rest_of_params(struct classes *c) {
+    const struct at_trace *t = c->t;
+    for (int step = 1; step >= -1; step -= 2)
+        for (int32_t k = 1; k < t->ranges; k++) {
+            int32_t i = step > 0 ? k : t->ranges - 1 - k, near = i - step;
+            if (t->range[i].block != t->range[near].block || at_is_pool(t, i)) continue;
+            if (c->of[i].rule == AT_RULE_STATE && c->of[near].rule == AT_RULE_PARAM && updated_together(t, i, near))
+                decide(c, i, AT_RULE_PARAM, c->of[near].since);
+        }
+}
+
 /* ---- what the parameters found tell about others
  * -------------------------------------------------------------------------- */
 static int class_index(int cls) {
@@ -364,6 +382,7 @@ void at_classes(struct at_trace *t) {
     if (t->gemms) {
         at_crossings(t);
         for (int32_t i = 0; i < t->ranges; i++) persistent_range(&c, i);
+        if (!t->blind) rest_of_params(&c);
         for (int32_t i = 0; i < t->ranges; i++)
             if (c.of[i].rule >= 0) learn_from(&c, i);
         for (int32_t i = 0; i < t->ranges && t->steps >= 2; i++)

@@ -18,33 +18,46 @@ static int written_by(const struct at_trace *t, int32_t e, int32_t value) {
     return 0;
 }
 
-/* ---- derived from optimizer state alone: no gradient
+/* ---- derived from optimizer state, alone or with what state is made of (Nesterov's momentum): no gradient
  * ---------------------------------------------------------------------- */
-static int derives_from_state(const struct at_trace *t, int32_t e) {
-    int reads = 0, evidence = 0;
+/* Per value: an update of state that is no weight reads it. */
+static uint8_t *made_into_state(struct at_trace *t) {
+    uint8_t *made = POOL_NEW(t->pool, uint8_t, t->values);
+    for (int32_t e = 0; e < t->events; e++) {
+        int state = 0;
+        if (!t->in_cluster[e] || t->event[e].kind != AT_KERNEL) continue;
+        AT_EACH_ACCESS(t, e, a) state |= at_writes(a->mode) && is_state(t, a->range, e);
+        AT_EACH_ACCESS(t, e, a) made[a->value] |= (uint8_t)(state && a->mode == AT_R && !t->blind);
+    }
+    return made;
+}
+
+static int derives_from_state(const struct at_trace *t, int32_t e, const uint8_t *made) {
+    int reads = 0, state = 0, updated = 0, others = 0, derived = 0;
     int32_t last = -1; /* a kernel that is handed one range twice reads one */
     AT_EACH_ACCESS(t, e, a) {
         if (!at_reads(a->mode)) continue;
+        int is = is_state(t, a->range, e), own = written_by(t, e, a->value);
+        if (!t->value[a->value].derived && !is && !own && !made[a->value]) return 0;
         reads += a->range != last;
         last = a->range;
+        derived |= t->value[a->value].derived;
+        state |= is;
+        updated |= is && t->range[a->range].cluster_writes && t->event[e].kind == AT_KERNEL;
+        others |= !is && made[a->value];
     }
-    if (!reads) return 0;
-    AT_EACH_ACCESS(t, e, a) {
-        if (!at_reads(a->mode)) continue;
-        int state = is_state(t, a->range, e), derived = t->value[a->value].derived;
-        if (!derived && !state && !written_by(t, e, a->value)) return 0;
-        evidence |=
-            derived || (state && t->range[a->range].cluster_writes && t->event[e].kind == AT_KERNEL && reads == 1);
-    }
-    return evidence;
+    if (others && !state && !derived) return 0; /* gradients alone: no state to derive from */
+    return derived || (updated && (reads == 1 || others));
 }
 
 static void find_derived_from_state(struct at_trace *t) {
+    uint8_t *made = made_into_state(t);
     for (int32_t e = 0; e < t->events; e++) {
-        if (!at_is_work(&t->event[e]) || t->in_cluster[e] || !derives_from_state(t, e)) continue;
+        if (!at_is_work(&t->event[e]) || t->in_cluster[e] || !derives_from_state(t, e, made)) continue;
         AT_EACH_ACCESS(t, e, a)
         if (at_writes(a->mode) && !at_is_carried(t, a->range, e)) t->value[a->value].derived = 1;
     }
+    pool_give(t->pool, made);
 }
 
 /* ---- G1
@@ -102,6 +115,23 @@ static void gradients_of_op(struct at_trace *t, struct at_cluster *c, int32_t e,
     }
 }
 
+/* What was only cleared, of memory that holds a gradient elsewhere and is read through the same argument: rows of a
+ * table that no token named. */
+static void rest_of_gradients(struct at_trace *t, int32_t e) {
+    const struct at_event *ev = &t->event[e];
+    for (int32_t i = ev->access0, end = i + ev->accesses, j; i < end; i = j) {
+        int gradient = 0;
+        for (j = i; j < end && t->access[j].buffer == t->access[i].buffer; j++)
+            gradient |= t->value[t->access[j].value].grad;
+        for (int32_t k = i; k < j && gradient; k++) {
+            struct at_value *v = &t->value[t->access[k].value];
+            if (v->grad || v->birth < 0 || t->event[v->birth].kind != AT_MEMSET) continue;
+            v->grad = 1;
+            t->range[v->range].holds_grad = 1;
+        }
+    }
+}
+
 static int updated_read_between(const struct at_trace *t, int32_t from, int32_t to) {
     for (int32_t i = at_first_gemm_from(t, from + 1); i < t->gemms && t->gemm[i] <= to; i++)
         if (reads_updated(t, t->gemm[i])) return 1;
@@ -119,7 +149,10 @@ static void find_gradients(struct at_trace *t) {
         struct at_cluster *c = &t->cluster[k];
         if (k && updated_read_between(t, c[-1].last, c->first)) since = c[-1].last;
         for (int32_t e = c->first; e <= c->last; e++)
-            if (t->event[e].kind == AT_KERNEL && t->in_cluster[e]) gradients_of_op(t, c, e, since);
+            if (t->event[e].kind == AT_KERNEL && t->in_cluster[e]) {
+                gradients_of_op(t, c, e, since);
+                if (!t->blind) rest_of_gradients(t, e);
+            }
     }
 }
 
