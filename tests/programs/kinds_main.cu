@@ -24,6 +24,8 @@ static struct option {
     {"sum", "beta"},     /* beta add */
     {"opt", "adamw"},    /* kinds_optimizer.cu */
     {"lazy", "0"},
+    {"nesterov", "0"},  /* of muon */
+    {"positions", "1"}, /* rows of the table of places, in sequences */
     {"slabs", "0"},
     {"dx", "first"},       /* input gradient before or after the weight's */
     {"loss", "autograd"},  /* autograd fused in_place */

@@ -205,6 +205,10 @@ tensor embed(const buffer &tokens, param table, param places, int rows, int seq)
             if (fresh) CHECK(cudaMemsetAsync(dt.at, 0, dt.n * type_bytes(dt.t), 0));
             k_embed_grad(dt, y->grad, tokens, rows, cols);
             buffer dp = gradient_of(places, &fresh_p);
+            if (fresh_p && places->rows > seq) { /* further places get none */
+                CHECK(cudaMemsetAsync(dp.at, 0, dp.n * type_bytes(dp.t), 0));
+                fresh_p = false;
+            }
             k_places_grad(dp, y->grad, rows, cols, seq, !fresh_p);
         });
     return y;

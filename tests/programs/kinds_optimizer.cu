@@ -198,7 +198,10 @@ static void muon(param p) {
     int r = p->rows, c = p->cols;
     buffer x = work("muon_x", "temporary", p->n()), y = work("muon_y", "temporary", p->n());
     buffer a = work("muon_a", "temporary", (size_t)r * r), b = work("muon_b", "temporary", (size_t)r * r);
-    k_mix(x, 0.125f, p->m, 0, p->m);
+    if (number("nesterov"))
+        k_mix(x, 0.1125f, p->m, 0.0125f, p->g);
+    else
+        k_mix(x, 0.125f, p->m, 0, p->m);
     for (int i = 0; i < 2; i++) {
         multiply(false, true, r, r, c, x, x, 0, a);
         multiply(false, false, r, r, r, a, a, 0, b);

@@ -63,7 +63,7 @@ static network make_network() {
     bool base = !number("lora"), lowest = base && !number("frozen");
     if (has_tokens()) {
         n.table = ask_param(&n.all, "table", n.V, n.C, lowest);
-        n.places = ask_param(&n.all, "places", n.T, n.C, lowest);
+        n.places = ask_param(&n.all, "places", n.T * number("positions"), n.C, lowest);
     }
     if (is("model", "conv")) n.conv = ask_param(&n.all, "conv", 4, 2 * 9);
     n.layers.resize(is("model", "conv") ? 0 : (size_t)n.L);
