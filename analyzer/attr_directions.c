@@ -172,7 +172,7 @@ static int infer(const struct inference *f, const struct at_event *e, int slot) 
 static int infer_list(const struct inference *f, const struct at_event *e, int slot) {
     int mode = infer(f, e, slot);
     const int64_t *all = at_map_get(&f->listed, argument(e, slot)), *vain = at_map_get(&f->in_vain, argument(e, slot));
-    return mode == AT_MAYBE && all && 2 * *vain > *all ? AT_R : mode;
+    return mode == AT_MAYBE && all && vain && 2 * *vain > *all ? AT_R : mode;
 }
 
 void at_directions(struct at_trace *t) {
