@@ -282,7 +282,7 @@ int at_load(struct at_trace *t, sqlite3 *db, char *err, size_t err_len) {
     open_live(&l);
     if (sets_open(&l.sets, t->pool, &r, db, err, err_len)) return -1;
     int rc = resolve(&l, item);
-    sets_close(l.sets);
+    rc = sets_close(l.sets, rc);
     pool_give(t->pool, item);
     pool_give(t->pool, r.row);
     pool_give(t->pool, r.shape);

@@ -15,7 +15,8 @@ struct sets {
     struct pool *pool;
     const struct rows *rows;
     sqlite3 *db;
-    sqlite3_stmt *row, *op;
+    sqlite3_stmt *row;
+    struct sql_many op;
     char *err;
     size_t err_len;
     struct sets_row *added;
@@ -42,16 +43,17 @@ int sets_open(struct sets **out, struct pool *pool, const struct rows *rows, sql
                        "INSERT INTO buffer_set(buffers, slot, alloc, before, address, bytes, mode) "
                        "VALUES(?, ?, ?, ?, ?, ?, ?)",
                        err, err_len) ||
-           sql_prepare(db, &s->op, "INSERT INTO op_set(op, buffers) VALUES(?, ?)", err, err_len);
+           sql_many_open(&s->op, db, "INSERT INTO op_set(op, buffers)", 2, err, err_len);
 }
 
-void sets_close(struct sets *s) {
+int sets_close(struct sets *s, int rc) {
     sqlite3_finalize(s->row);
-    sqlite3_finalize(s->op);
+    rc = sql_many_close(&s->op, rc);
     for (int i = 0; i < KNOWN; i++) pool_give(s->pool, s->known[i].row);
     pool_give(s->pool, s->added);
     pool_give(s->pool, s->stored);
     pool_give(s->pool, s);
+    return rc;
 }
 
 void sets_add(struct sets *s, const struct sets_row *row) {
@@ -125,7 +127,7 @@ int sets_end(struct sets *s, int64_t op, int with_told) {
     int64_t buffers = with_told ? write_rows(s, -op) : number_of(s);
     s->n = 0;
     if (with_told || buffers < 0) return (int)buffers;
-    sqlite3_bind_int64(s->op, 1, op);
-    sqlite3_bind_int64(s->op, 2, buffers);
-    return sql_insert(s->db, s->op, s->err, s->err_len);
+    sql_many_number(&s->op, op);
+    sql_many_number(&s->op, buffers);
+    return sql_many_row(&s->op);
 }

@@ -19,6 +19,6 @@ int sets_open(struct sets **out, struct pool *pool, const struct rows *rows, sql
 void sets_add(struct sets *s, const struct sets_row *row);
 /* The rows added since the last call are those of `op`. with_told: the trace has told others of it, which stay. */
 int sets_end(struct sets *s, int64_t op, int with_told);
-void sets_close(struct sets *s);
+int sets_close(struct sets *s, int rc); /* writes the rest; rc: that of the rows, returned if it is not 0 */
 
 #endif

@@ -238,7 +238,7 @@ const char *at_phase_text(const struct at_event *e) {
     return e->step >= 0 || e->phase == AT_EVALUATION ? phase_names[e->phase] : NULL;
 }
 
-static int write_cost(const struct writer *w, sqlite3_stmt *st, const struct at_event *e) {
+static int write_cost(const struct writer *w, struct sql_many *m, const struct at_event *e) {
     static const struct at_cost uncounted = {.flops = COST_UNKNOWN,
                                              .flops_most = COST_UNKNOWN,
                                              .matmul_flops = COST_UNKNOWN,
@@ -250,38 +250,33 @@ static int write_cost(const struct writer *w, sqlite3_stmt *st, const struct at_
                                              .grade = COST_UNCOUNTED};
     const struct at_cost *c = e->cost >= 0 ? &w->t->cost[e->cost] : &uncounted;
     int in_step = e->step >= 0;
-    sqlite3_bind_int64(st, 1, e->op);
-    sql_bind(st, 2, in_step ? e->step : ACCT_NULL_I64);
-    sqlite3_bind_text(st, 3, at_phase_text(e), -1, SQLITE_STATIC);
-    sql_bind(st, 4, in_step ? micro_batch_of(e) : ACCT_NULL_I64);
-    sqlite3_bind_text(st, 5, c->dtype, -1, SQLITE_STATIC);
-    sql_bind(st, 6, c->flops);
-    sql_bind(st, 7, c->integer_ops);
-    sqlite3_bind_int(st, 8, c->matmul);
-    sql_bind(st, 9, c->bytes_read);
-    sql_bind(st, 10, c->bytes_written);
-    sqlite3_bind_text(st, 11, cost_grade_name((enum cost_grade)c->grade), -1, SQLITE_STATIC);
-    sql_bind(st, 12, c->flops_most);
-    sql_bind(st, 13, c->matmul_flops);
-    sql_bind(st, 14, c->matmul_flops_most);
-    sql_bind(st, 15, c->price);
-    return sql_insert(w->db, st, w->err, w->err_len);
+    sql_many_number(m, e->op);
+    sql_many_number(m, in_step ? e->step : ACCT_NULL_I64);
+    sql_many_text(m, at_phase_text(e));
+    sql_many_number(m, in_step ? micro_batch_of(e) : ACCT_NULL_I64);
+    sql_many_text(m, c->dtype);
+    sql_many_number(m, c->flops);
+    sql_many_number(m, c->integer_ops);
+    sql_many_number(m, c->matmul);
+    sql_many_number(m, c->bytes_read);
+    sql_many_number(m, c->bytes_written);
+    sql_many_text(m, cost_grade_name((enum cost_grade)c->grade));
+    sql_many_number(m, c->flops_most);
+    sql_many_number(m, c->matmul_flops);
+    sql_many_number(m, c->matmul_flops_most);
+    sql_many_number(m, c->price);
+    return sql_many_row(m);
 }
 
 static int write_costs(const struct writer *w) {
-    sqlite3_stmt *st;
-    if (sql_prepare(w->db, &st,
-                    "INSERT INTO op_cost(op, step, phase, micro_batch, dtype, flops, integer_ops, matmul, bytes_read, "
-                    "bytes_written, "
-                    "grade, flops_most, matmul_flops, matmul_flops_most, price) "
-                    "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    w->err, w->err_len))
-        return -1;
-    int rc = 0;
+    struct sql_many m;
+    int rc = sql_many_open(&m, w->db,
+                           "INSERT INTO op_cost(op, step, phase, micro_batch, dtype, flops, integer_ops, matmul,"
+                           " bytes_read, bytes_written, grade, flops_most, matmul_flops, matmul_flops_most, price)",
+                           15, w->err, w->err_len);
     for (int32_t i = 0; i < w->t->events && !rc; i++)
-        if (at_is_op(&w->t->event[i])) rc = write_cost(w, st, &w->t->event[i]);
-    sqlite3_finalize(st);
-    return rc;
+        if (at_is_op(&w->t->event[i])) rc = write_cost(w, &m, &w->t->event[i]);
+    return sql_many_close(&m, rc);
 }
 
 /* ---- alloc_class
@@ -440,5 +435,5 @@ int at_write(struct at_trace *t, sqlite3 *db, char *err, size_t err_len) {
     struct writer w = {t, db, err, err_len};
     trim_first_step(t);
     if (write_steps(&w) || write_costs(&w) || write_classes(&w) || at_write_sums(t, db, err, err_len)) return -1;
-    return sql_run(db, "CREATE INDEX IF NOT EXISTS op_cost_step ON op_cost(step)", err, err_len);
+    return 0;
 }

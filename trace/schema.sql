@@ -331,7 +331,6 @@ CREATE TABLE op_piece(             -- activities that op_time does not tell one 
 CREATE INDEX op_start ON op(start_ns);
 CREATE INDEX alloc_address ON alloc(address);
 CREATE INDEX alloc_class_alloc ON alloc_class(alloc);
-CREATE INDEX op_cost_step ON op_cost(step);
 CREATE INDEX range_start ON range(start_ns);
 
 -- ==== views =============================================================================================================
