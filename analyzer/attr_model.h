@@ -298,6 +298,7 @@ int at_times(struct at_trace *t, sqlite3 *db, char *err,
              size_t err_len); /* writes op_time; the device's times of events */
 int at_write(struct at_trace *t, sqlite3 *db, char *err, size_t err_len); /* step, phase, alloc_class, op_cost */
 
+const struct at_cost *at_cost_of(const struct at_trace *t, const struct at_event *e); /* of one without: uncounted */
 int at_write_sums(struct at_trace *t, sqlite3 *db, char *err,
                   size_t err_len);                   /* op_sum, step_sum; a part of at_write */
 const char *at_phase_text(const struct at_event *e); /* op_cost.phase; NULL */
@@ -331,7 +332,7 @@ void at_values_again(struct at_trace *t);        /* after products were found */
 void at_cut_forward(struct at_trace *t);
 
 /* Parts of at_classes. */
-void at_crossings(struct at_trace *t); /* C0 */
+void at_crossings(struct at_trace *t);                               /* C0 */
 struct at_verdict at_value_class(struct at_trace *t, int32_t value); /* C4–C8 */
 void at_value_class_prepare(struct at_trace *t);
 void at_neighbours(struct at_trace *t); /* C9 */

@@ -43,7 +43,7 @@ static const struct at_cost uncounted = {.flops = COST_UNKNOWN,
                                          .price = COST_UNKNOWN,
                                          .grade = COST_UNCOUNTED};
 
-static const struct at_cost *cost_of(const struct at_trace *t, const struct at_event *e) {
+const struct at_cost *at_cost_of(const struct at_trace *t, const struct at_event *e) {
     return e->cost >= 0 ? &t->cost[e->cost] : &uncounted;
 }
 
@@ -149,7 +149,7 @@ static void bind_kind(const struct sums *s, sqlite3_stmt *st, const struct op_gr
     static const char *const kinds[] = {
         [AT_CALL_LAUNCH] = "launch", [AT_CALL_GEMM] = "gemm",     [AT_CALL_BLAS] = "blas",
         [AT_CALL_COPY] = "copy",     [AT_CALL_MEMSET] = "memset", [AT_CALL_OTHER] = "other"};
-    const struct at_cost *c = cost_of(s->t, g->like);
+    const struct at_cost *c = at_cost_of(s->t, g->like);
     int32_t name = g->like->name;
     const int64_t v[] = {c->flops, c->integer_ops, c->matmul, c->bytes_read, c->bytes_written};
     bind_text(st, 1, at_phase_text(g->like));
@@ -187,7 +187,7 @@ int at_write_sums(struct at_trace *t, sqlite3 *db, char *err, size_t err_len) {
     struct sums s = {.t = t};
     for (int32_t i = 0; i < t->events; i++) {
         if (!at_is_op(&t->event[i])) continue;
-        add_to_step(&s, &t->event[i], cost_of(t, &t->event[i]));
+        add_to_step(&s, &t->event[i], at_cost_of(t, &t->event[i]));
         add_to_kind(&s, &t->event[i]);
     }
     if (s.too_large) return 0;

@@ -239,16 +239,7 @@ const char *at_phase_text(const struct at_event *e) {
 }
 
 static int write_cost(const struct writer *w, struct sql_many *m, const struct at_event *e) {
-    static const struct at_cost uncounted = {.flops = COST_UNKNOWN,
-                                             .flops_most = COST_UNKNOWN,
-                                             .matmul_flops = COST_UNKNOWN,
-                                             .matmul_flops_most = COST_UNKNOWN,
-                                             .integer_ops = COST_UNKNOWN,
-                                             .bytes_read = COST_UNKNOWN,
-                                             .bytes_written = COST_UNKNOWN,
-                                             .price = COST_UNKNOWN,
-                                             .grade = COST_UNCOUNTED};
-    const struct at_cost *c = e->cost >= 0 ? &w->t->cost[e->cost] : &uncounted;
+    const struct at_cost *c = at_cost_of(w->t, e);
     int in_step = e->step >= 0;
     sql_many_number(m, e->op);
     sql_many_number(m, in_step ? e->step : ACCT_NULL_I64);

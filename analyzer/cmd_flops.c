@@ -18,10 +18,6 @@ static const struct option_spec options[] = {
     {0},
 };
 
-static int for_people(const struct emitter *e) {
-    return e->format == EMIT_TEXT || e->format == EMIT_MARKDOWN;
-}
-
 /* ---- totals ---- */
 
 static void print_totals(struct emitter *e, const struct report *r) {
@@ -44,7 +40,7 @@ static void print_totals(struct emitter *e, const struct report *r) {
 
 /* For people: a line a step; machines find all of it in the list of steps. */
 static void print_overview(struct emitter *e, const struct report *r) {
-    if (!for_people(e) || !r->n_steps) return;
+    if (!emit_for_people(e) || !r->n_steps) return;
     emit_list(e, NULL, "Steps (FLOPs of matrix products by phase)", LOOK_TABLE);
     for (int64_t i = 0; i < r->n_steps; i++) {
         const struct report_step *s = &r->steps[i];
@@ -66,13 +62,13 @@ static void print_row(struct emitter *e, const struct report *r, const struct fl
     struct report_sum all = row->gemm;
     report_sum_add(&all, &row->other);
     emit_object(e, "", NULL, LOOK_FIELDS);
-    emit_text(e, "phase", "phase", row->phase ? row->phase : for_people(e) ? "-" : NULL);
+    emit_text(e, "phase", "phase", row->phase ? row->phase : emit_for_people(e) ? "-" : NULL);
     if (row->micro_batch == REPORT_UNKNOWN)
         emit_null(e, "micro_batch", NULL);
     else
         emit_int(e, "micro_batch", "micro-batch", UNIT_NONE, row->micro_batch);
     emit_text(e, "kind", "kind", row->kind);
-    emit_text(e, "dtype", "type", row->dtype ? row->dtype : for_people(e) ? "-" : NULL);
+    emit_text(e, "dtype", "type", row->dtype ? row->dtype : emit_for_people(e) ? "-" : NULL);
     emit_int(e, "calls", "calls", UNIT_NONE, row->calls);
     report_print_sum(e, "gemm", "products", &row->gemm);
     report_print_sum(e, "other", "other FLOPs", &row->other);
@@ -96,7 +92,7 @@ static void print_rows(struct emitter *e, const struct report *r, const struct f
 static void print_integer_products(struct emitter *e, const struct flops_rows *rows, const char *label) {
     int any = 0;
     for (int64_t i = 0; i < rows->n; i++) any |= rows->row[i].integer_ops.least != 0;
-    if (!any || !for_people(e)) return;
+    if (!any || !emit_for_people(e)) return;
     emit_list(e, NULL, label, LOOK_TABLE);
     for (int64_t i = 0; i < rows->n; i++) {
         char digits[48];
@@ -149,7 +145,7 @@ static int print_step(struct emitter *e, struct report *r, const struct report_s
         emit_null(e, "tokens", NULL);
     else
         emit_int(e, "tokens", NULL, UNIT_NONE, s->tokens);
-    if (!for_people(e)) report_print_flops(e, r, &s->flops);
+    if (!emit_for_people(e)) report_print_flops(e, r, &s->flops);
     print_rows(e, r, &rows, "rows", label);
     print_integer_products(e, &rows, integers);
     int rc = print_parts(e, r, s->index, parts, err, err_len);
@@ -158,26 +154,16 @@ static int print_step(struct emitter *e, struct report *r, const struct report_s
     return rc;
 }
 
-/* People see one step: the last whole one, or the one they ask for. Place in r->steps; -1: none; -2: no such step. */
-static int64_t wanted_step(const struct report *r, const struct arguments *args, char *err, size_t err_len) {
-    int64_t n = 0;
-    if (!args->given[OPT_STEP]) {
-        for (int64_t i = r->n_steps - 1; i >= 0; i--)
-            if (r->steps[i].complete) return i;
-        return r->n_steps - 1;
-    }
-    view_number(args, OPT_STEP, INT32_MAX, &n);
-    for (int64_t i = 0; i < r->n_steps; i++)
-        if (r->steps[i].index == n) return i;
-    snprintf(err, err_len, "%s: no step %" PRId64 ": %s%" PRId64 " were found; list them with: acct steps %s", r->path,
-             n, r->n_steps ? "only steps 0 to " : "", r->n_steps ? r->n_steps - 1 : 0, r->path);
-    return -2;
+/* Place in r->steps; without a whole one the last; -1: there is none. */
+static int64_t last_whole(const struct report *r) {
+    for (int64_t i = r->n_steps - 1; i >= 0; i--)
+        if (r->steps[i].complete) return i;
+    return r->n_steps - 1;
 }
 
-static int print_steps(struct emitter *e, struct report *r, const struct arguments *args, char *err, size_t err_len) {
-    int64_t one = wanted_step(r, args, err, err_len);
-    int all = !for_people(e) && !args->given[OPT_STEP], rc = 0;
-    if (one == -2) return -1;
+/* People see one step: `one`, the last whole one or the one they ask for. */
+static int print_steps(struct emitter *e, struct report *r, int64_t one, int all, char *err, size_t err_len) {
+    int rc = 0;
     emit_list(e, "steps", NULL, LOOK_FIELDS);
     for (int64_t i = 0; i < r->n_steps && !rc; i++)
         if (all || i == one) rc = print_step(e, r, &r->steps[i], err, err_len);
@@ -189,11 +175,13 @@ static int print_steps(struct emitter *e, struct report *r, const struct argumen
 
 static int print(struct emitter *e, struct report *r, const struct arguments *args, char *err, size_t err_len) {
     struct flops_rows outside = {0};
+    int64_t one = view_step(r, args, OPT_STEP, last_whole(r), err, err_len);
+    if (one == VIEW_STEP_NONE) return -1;
     if (flops_rows_of_step(r, REPORT_UNKNOWN, &outside, err, err_len)) return -1;
     view_open(e, r);
     print_totals(e, r);
     print_overview(e, r);
-    int rc = print_steps(e, r, args, err, err_len);
+    int rc = print_steps(e, r, one, !emit_for_people(e) && !args->given[OPT_STEP], err, err_len);
     if (!rc) {
         print_rows(e, r, &outside, "outside", "Outside of steps (evaluation, initialisation)");
         print_integer_products(e, &outside, "Outside of steps: integer products (operations, no FLOPs)");

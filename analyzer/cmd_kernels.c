@@ -27,17 +27,6 @@ static int parse(const struct arguments *args) {
     return code ? code : view_number(args, OPT_LIMIT, INT64_MAX, &wanted_limit);
 }
 
-static int for_people(const struct emitter *e) {
-    return e->format == EMIT_TEXT || e->format == EMIT_MARKDOWN;
-}
-
-static void int_or_null(struct emitter *e, const char *key, const char *label, enum emit_unit unit, int64_t value) {
-    if (value == REPORT_UNKNOWN)
-        emit_null(e, key, label);
-    else
-        emit_int(e, key, label, unit, value);
-}
-
 static double occupancy(const struct report *r, const struct kernel_row *k, const struct kernel_shape *s) {
     int64_t capability =
         r->cc_major == REPORT_UNKNOWN || r->cc_minor == REPORT_UNKNOWN ? -1 : 10 * r->cc_major + r->cc_minor;
@@ -77,10 +66,10 @@ static void print_shapes(struct emitter *e, const struct report *r, const struct
         emit_object(e, "", NULL, LOOK_FIELDS);
         print_triple(e, "grid", k->shape[i].dim);
         print_triple(e, "block", k->shape[i].dim + 3);
-        int_or_null(e, "dynamic_shared_bytes", NULL, UNIT_BYTES,
-                    k->shape[i].dim[6] < 0 ? REPORT_UNKNOWN : k->shape[i].dim[6]);
+        report_print_int(e, "dynamic_shared_bytes", NULL, UNIT_BYTES,
+                         k->shape[i].dim[6] < 0 ? REPORT_UNKNOWN : k->shape[i].dim[6]);
         emit_int(e, "launches", NULL, UNIT_NONE, k->shape[i].launches);
-        int_or_null(e, "time_ns", NULL, UNIT_NS, k->shape[i].timed ? k->shape[i].time_ns : REPORT_UNKNOWN);
+        report_print_int(e, "time_ns", NULL, UNIT_NS, k->shape[i].timed ? k->shape[i].time_ns : REPORT_UNKNOWN);
         emit_real(e, "occupancy", NULL, UNIT_SHARE, occupancy(r, k, &k->shape[i]));
         emit_end(e);
     }
@@ -90,10 +79,10 @@ static void print_shapes(struct emitter *e, const struct report *r, const struct
 static void print_times(struct emitter *e, const struct kernel_row *k) {
     int timed = k->timed > 0;
     emit_int(e, "timed", NULL, UNIT_NONE, k->timed);
-    int_or_null(e, "time_ns", "time", UNIT_NS, timed ? k->time_ns : REPORT_UNKNOWN);
+    report_print_int(e, "time_ns", "time", UNIT_NS, timed ? k->time_ns : REPORT_UNKNOWN);
     emit_real(e, "mean_ns", "mean", UNIT_NS, timed ? (double)k->time_ns / (double)k->timed : NAN);
-    int_or_null(e, "min_ns", "least", UNIT_NS, timed ? k->min_ns : REPORT_UNKNOWN);
-    int_or_null(e, "max_ns", "most", UNIT_NS, timed ? k->max_ns : REPORT_UNKNOWN);
+    report_print_int(e, "min_ns", "least", UNIT_NS, timed ? k->min_ns : REPORT_UNKNOWN);
+    report_print_int(e, "max_ns", "most", UNIT_NS, timed ? k->max_ns : REPORT_UNKNOWN);
 }
 
 /* ---- what it does ---- */
@@ -166,12 +155,12 @@ static void print_row(struct emitter *e, const struct report *r, const struct ke
     emit_bool(e, "library", NULL, k->library);
     emit_int(e, "launches", "launches", UNIT_NONE, k->launches);
     print_shapes(e, r, k);
-    int_or_null(e, "registers", "registers", UNIT_NONE, k->registers);
-    int_or_null(e, "static_shared_bytes", "shared", UNIT_BYTES, k->static_shared_bytes);
-    int_or_null(e, "local_bytes", NULL, UNIT_BYTES, k->local_bytes);
+    report_print_int(e, "registers", "registers", UNIT_NONE, k->registers);
+    report_print_int(e, "static_shared_bytes", "shared", UNIT_BYTES, k->static_shared_bytes);
+    report_print_int(e, "local_bytes", NULL, UNIT_BYTES, k->local_bytes);
     emit_real(e, "occupancy", "occupancy", UNIT_SHARE, occupancy(r, k, k->shape));
     print_times(e, k);
-    if (!for_people(e)) {
+    if (!emit_for_people(e)) {
         print_flops(e, k);
         emit_text(e, "grade", NULL, grade(k));
         emit_text(e, "why", NULL, k->why);
@@ -188,7 +177,7 @@ static void print_work(struct emitter *e, const struct kernels *all, int64_t n) 
     char text[96];
     int64_t some = 0;
     for (int64_t i = 0; i < n; i++) some += !all->row[i].library;
-    if (!for_people(e) || !some) return;
+    if (!emit_for_people(e) || !some) return;
     emit_list(e, NULL, "What they do, all launches together", LOOK_TABLE);
     for (int64_t i = 0; i < n; i++) {
         const struct kernel_row *k = &all->row[i];
@@ -215,7 +204,10 @@ static void print_work(struct emitter *e, const struct kernels *all, int64_t n) 
 static void print_all(struct emitter *e, const struct report *r, struct kernels *k) {
     enum ops_order order = wanted_sort == OPS_BY_TIME && !r->busy_ns ? OPS_BY_CALLS : (enum ops_order)wanted_sort;
     static const char *const words[] = {"by time on the device", "by FLOPs", "by bytes", "by launches"};
-    int64_t limit = wanted_limit >= 0 ? wanted_limit : for_people(e) ? 30 : 0, n = limit && limit < k->n ? limit : k->n;
+    int64_t limit = wanted_limit >= 0    ? wanted_limit
+                    : emit_for_people(e) ? 30
+                                         : 0,
+            n = limit && limit < k->n ? limit : k->n;
     char label[128], part[64] = "";
     kernels_sort(k, order);
     if (n < k->n) snprintf(part, sizeof part, ", %lld of %lld", (long long)n, (long long)k->n);

@@ -12,7 +12,8 @@ static const struct option_spec options[] = {
     VIEW_OPTION_ROWS,
     [OPT_PATTERN] = {"pattern", 'p', OPTION_VALUE, "P",
                      "only leak, unused, redundant, early, late, idle, vacant or dead-write"},
-    [OPT_LIMIT] = {"limit", 'n', OPTION_VALUE, "N", "findings shown, the most wasteful first (default 20)"},
+    [OPT_LIMIT] = {"limit", 'n', OPTION_VALUE, "N",
+                   "findings, the most wasteful first; 0: all (default: 20 for people, all for machines)"},
     [OPT_SHARE] = {"min-share", 0, OPTION_VALUE, "X",
                    "leave out what wastes less than X percent of all bytes x time (default 0.1)"},
     [OPT_GAP] = {"min-gap-ms", 0, OPTION_VALUE, "X", "idle and vacant: gaps count from X ms on (default 1)"},
@@ -39,16 +40,17 @@ static int parse_real(const struct arguments *args, int o, double least, double 
 struct choice {
     struct pattern_options o;
     int kind;
-    int64_t limit;
+    int64_t limit; /* 0: all; -1: not given */
 };
 
 static int choose(const struct arguments *args, struct choice *c) {
     double share = 0.1, gap = 1, link = 25;
     int code;
-    *c = (struct choice){.o = pattern_defaults(), .kind = PATTERNS, .limit = 20};
+    *c = (struct choice){.o = pattern_defaults(), .kind = PATTERNS, .limit = -1};
     if ((code = view_choice(args, OPT_PATTERN, pattern_options, &c->kind)) ||
-        (code = view_number(args, OPT_LIMIT, 1000000, &c->limit)) || (code = parse_real(args, OPT_SHARE, 0, &share)) ||
-        (code = parse_real(args, OPT_GAP, 0, &gap)) || (code = parse_real(args, OPT_LINK, 1e-6, &link)))
+        (code = view_number(args, OPT_LIMIT, INT64_MAX, &c->limit)) ||
+        (code = parse_real(args, OPT_SHARE, 0, &share)) || (code = parse_real(args, OPT_GAP, 0, &gap)) ||
+        (code = parse_real(args, OPT_LINK, 1e-6, &link)))
         return code;
     c->o.min_share = share / 100;
     c->o.min_gap_ns = (int64_t)(gap * 1e6);
@@ -66,6 +68,7 @@ static int print(struct emitter *e, struct report *r, const struct arguments *ar
     struct patterns p = {0};
     struct growth g;
     if (choose(args, &c)) return -1; /* was parsed before */
+    if (c.limit < 0) c.limit = emit_for_people(e) ? 20 : 0;
     int rc = growth_load(r, &g, err, err_len);
     if (!rc) rc = patterns_find(r, &c.o, &p, err, err_len);
     if (!rc) {

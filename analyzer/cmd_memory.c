@@ -68,7 +68,7 @@ static void print_peak(struct emitter *e, const struct report *r, const struct m
     emit_int(e, "peak_bytes", "live", UNIT_BYTES, r->memory.peak_bytes);
     if (s->moments) memory_place_words(r, r->memory.peak_ns, place, sizeof place);
     emit_text(e, NULL, "first reached", place);
-    memory_print_int(e, "peak_ns", NULL, UNIT_NS, s->moments ? r->memory.peak_ns : REPORT_UNKNOWN);
+    report_print_int(e, "peak_ns", NULL, UNIT_NS, s->moments ? r->memory.peak_ns : REPORT_UNKNOWN);
     memory_print_step(e, "peak_step", NULL, r, s->moments ? memory_step_at(r, r->memory.peak_ns) : -1);
     memory_print_classes(e, "at_peak", NULL, LOOK_BARS, r->memory.at_peak);
     emit_end(e);
@@ -95,9 +95,9 @@ static void print_steps(struct emitter *e, const struct report *r, const struct 
         emit_object(e, "", NULL, LOOK_FIELDS);
         emit_int(e, "index", "step", UNIT_NONE, s->index);
         emit_int(e, "peak_bytes", "peak", UNIT_BYTES, s->memory.peak_bytes);
-        memory_print_int(e, "peak_ns", NULL, UNIT_NS, s->memory.peak_bytes ? s->memory.peak_ns : REPORT_UNKNOWN);
+        report_print_int(e, "peak_ns", NULL, UNIT_NS, s->memory.peak_bytes ? s->memory.peak_ns : REPORT_UNKNOWN);
         memory_print_classes(e, "at_peak", NULL, LOOK_HIDDEN, s->memory.at_peak);
-        if (memory_for_people(e)) print_step_classes(e, r, &s->memory);
+        if (emit_for_people(e)) print_step_classes(e, r, &s->memory);
         emit_int(e, "end_bytes", "at its end", UNIT_BYTES, ends->end[i].peak_bytes);
         memory_print_classes(e, "at_end", NULL, LOOK_HIDDEN, ends->end[i].at_peak);
         emit_end(e);
@@ -121,7 +121,7 @@ static int print_device(struct emitter *e, struct report *r, int64_t ordinal, ch
     emit_object(e, "", NULL, LOOK_FIELDS);
     emit_int(e, "device", "device", UNIT_NONE, ordinal);
     emit_int(e, "peak_bytes", "peak", UNIT_BYTES, m.peak_bytes);
-    memory_print_int(e, "peak_ns", NULL, UNIT_NS, m.peak_ns);
+    report_print_int(e, "peak_ns", NULL, UNIT_NS, m.peak_ns);
     memory_print_classes(e, "at_peak", NULL, LOOK_HIDDEN, m.at_peak);
     emit_end(e);
     return 0;
@@ -173,9 +173,9 @@ static void print_block(struct emitter *e, const struct report *r, sqlite3_stmt 
     memory_site(sites, id, (const char *)sqlite3_column_text(st, B_API), site);
     emit_object(e, "", NULL, LOOK_FIELDS);
     emit_int(e, "id", "id", UNIT_NONE, id);
-    memory_print_int(e, "offset", "offset", UNIT_NONE, report_column(st, B_OFFSET));
-    memory_print_int(e, "bytes", "bytes", UNIT_BYTES, report_column(st, B_BYTES));
-    memory_print_int(e, "block_bytes", NULL, UNIT_BYTES, report_column(st, B_ALL));
+    report_print_int(e, "offset", "offset", UNIT_NONE, report_column(st, B_OFFSET));
+    report_print_int(e, "bytes", "bytes", UNIT_BYTES, report_column(st, B_BYTES));
+    report_print_int(e, "block_bytes", NULL, UNIT_BYTES, report_column(st, B_ALL));
     emit_text(e, "memory", NULL, (const char *)sqlite3_column_text(st, B_MEMORY));
     emit_text(e, "class", "class", (const char *)sqlite3_column_text(st, B_CLASS));
     emit_real(e, "confidence", "confidence", UNIT_NONE,
@@ -184,9 +184,9 @@ static void print_block(struct emitter *e, const struct report *r, sqlite3_stmt 
     emit_text(e, "phase", "phase", step < 0 ? NULL : memory_phase_at(r, step, born));
     emit_text(e, "site", "site", site);
     emit_int(e, "alloc_ns", NULL, UNIT_NS, born);
-    memory_print_int(e, "free_ns", NULL, UNIT_NS, report_column(st, B_DEAD));
-    memory_print_int(e, "class_from_ns", NULL, UNIT_NS, report_column(st, B_FROM));
-    memory_print_int(e, "class_until_ns", NULL, UNIT_NS, report_column(st, B_UNTIL));
+    report_print_int(e, "free_ns", NULL, UNIT_NS, report_column(st, B_DEAD));
+    report_print_int(e, "class_from_ns", NULL, UNIT_NS, report_column(st, B_FROM));
+    report_print_int(e, "class_until_ns", NULL, UNIT_NS, report_column(st, B_UNTIL));
     emit_text(e, NULL, "freed", report_column(st, B_DEAD) == REPORT_UNKNOWN ? "never" : "yes");
     emit_text(e, "rule", "rule", (const char *)sqlite3_column_text(st, B_RULE));
     emit_end(e);
@@ -253,7 +253,7 @@ static int print_all(struct emitter *e, struct report *r, const struct memory_sw
     struct step_ends ends = {0};
     int64_t samples = 0;
     samples_of(args, &samples);
-    if (args->given[OPT_TIMELINE] && !samples && memory_for_people(e)) samples = PEOPLE_SEE;
+    if (args->given[OPT_TIMELINE] && !samples && emit_for_people(e)) samples = PEOPLE_SEE;
     if (load_ends(r, s, &ends)) {
         snprintf(err, err_len, "%s: not enough memory", r->path);
         return -1;

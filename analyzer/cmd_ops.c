@@ -41,26 +41,21 @@ static int parse(const struct arguments *args) {
     return 0;
 }
 
-static int for_people(const struct emitter *e) {
-    return e->format == EMIT_TEXT || e->format == EMIT_MARKDOWN;
-}
-
 static double three_digits(const struct emitter *e, double v) {
-    if (!for_people(e) || !(v > 0)) return v;
+    if (!emit_for_people(e) || !(v > 0)) return v;
     double unit = pow(10, floor(log10(v)) - 2);
     return round(v / unit) * unit;
 }
 
 static void print_phases(struct emitter *e, const struct ops_group *o) {
-    static const char *const names[REPORT_PHASES] = {"forward",   "backward", "optimizer",
-                                                     "recompute", NULL,       "evaluation"};
     char text[96] = "";
     size_t n = 0;
     emit_list(e, "phases", NULL, LOOK_HIDDEN);
     for (int p = 0; p < REPORT_PHASES; p++) {
-        if (!names[p] || !(o->phases >> p & 1)) continue;
-        emit_text(e, "", NULL, names[p]);
-        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", n ? ", " : "", names[p]);
+        const char *name = report_phase_names[p];
+        if (p == PHASE_NONE || !(o->phases >> p & 1)) continue;
+        emit_text(e, "", NULL, name);
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", n ? ", " : "", name);
     }
     emit_end(e);
     emit_text(e, NULL, "phase", text);
@@ -140,7 +135,10 @@ static void print_group(struct emitter *e, const struct report *r, const struct 
 static void print_groups(struct emitter *e, const struct report *r, const struct ops_groups *g, int each,
                          enum ops_order order) {
     static const char *const words[] = {"by time on the device", "by FLOPs", "by bytes", "by calls", "in their order"};
-    int64_t limit = wanted.limit >= 0 ? wanted.limit : for_people(e) ? 30 : 0, n = limit && limit < g->n ? limit : g->n;
+    int64_t limit = wanted.limit >= 0    ? wanted.limit
+                    : emit_for_people(e) ? 30
+                                         : 0,
+            n = limit && limit < g->n ? limit : g->n;
     char label[128], part[64] = "";
     if (n < g->n) snprintf(part, sizeof part, ", %lld of %lld", (long long)n, (long long)g->n);
     snprintf(label, sizeof label, "Ops%s, %s%s", each ? "" : " by function and shape", words[order], part);
@@ -171,6 +169,7 @@ static enum ops_order order_of(const struct report *r, int each) {
 static int print(struct emitter *e, struct report *r, const struct arguments *args, char *err, size_t err_len) {
     struct ops_groups g;
     int each = args->given[OPT_ALL];
+    if (view_step(r, args, OPT_STEP, -1, err, err_len) == VIEW_STEP_NONE) return -1;
     struct ops_filter f = {.step = wanted.step, .phase = wanted.phase, .each = each, .kinds = (1u << OPS_KINDS) - 1};
     int rc = ops_load(&g, r, &f, err, err_len);
     if (!rc) {

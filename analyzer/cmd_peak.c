@@ -1,15 +1,15 @@
-/* acct peak [--step N] TRACE…: what is live at the peak, block by block. */
+/* acct peak [--step N] [--limit N] TRACE…: what is live at the peak, block by block. */
 #include "analyzer/memory_print.h"
 #include "analyzer/view.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { OPT_STEP = VIEW_OPTIONS, OPT_TOP };
+enum { OPT_STEP = VIEW_OPTIONS, OPT_LIMIT };
 static const struct option_spec options[] = {
     VIEW_OPTION_ROWS,
     [OPT_STEP] = {"step", 0, OPTION_VALUE, "N", "the peak of step N instead of the run's"},
-    [OPT_TOP] = {"top", 0, OPTION_VALUE, "N", "the N largest blocks only (text and markdown: 20; 0: all)"},
+    [OPT_LIMIT] = {"limit", 'n', OPTION_VALUE, "N", "rows, 0: all (default: 20 for people, all for machines)"},
     {0},
 };
 
@@ -18,19 +18,7 @@ enum { PEOPLE_SEE = 20 };
 static int parse(const struct arguments *args) {
     int64_t n = 0;
     int code = view_number(args, OPT_STEP, INT32_MAX, &n);
-    return code ? code : view_number(args, OPT_TOP, INT32_MAX, &n);
-}
-
-/* Place in r->steps; MEMORY_WHOLE_RUN; -2 with one line in err: there is no such step. */
-static int64_t wanted_step(const struct report *r, const struct arguments *args, char *err, size_t err_len) {
-    int64_t n = 0;
-    if (!args->given[OPT_STEP]) return MEMORY_WHOLE_RUN;
-    view_number(args, OPT_STEP, INT32_MAX, &n);
-    for (int64_t i = 0; i < r->n_steps; i++)
-        if (r->steps[i].index == n) return i;
-    snprintf(err, err_len, "%s: no step %" PRId64 ": %s%" PRId64 " were found; list them with: acct steps %s", r->path,
-             n, r->n_steps ? "only steps 0 to " : "", r->n_steps ? r->n_steps - 1 : 0, r->path);
-    return -2;
+    return code ? code : view_number(args, OPT_LIMIT, INT64_MAX, &n);
 }
 
 static void print_head(struct emitter *e, const struct report *r, const struct memory_peak *p, int64_t step) {
@@ -44,7 +32,7 @@ static void print_head(struct emitter *e, const struct report *r, const struct m
     emit_int(e, "peak_bytes", "live", UNIT_BYTES, p->memory.peak_bytes);
     if (live) memory_place_words(r, p->memory.peak_ns, place, sizeof place);
     emit_text(e, NULL, "first reached", live ? place : "nothing was ever allocated");
-    memory_print_int(e, "ns", NULL, UNIT_NS, p->memory.peak_ns);
+    report_print_int(e, "ns", NULL, UNIT_NS, p->memory.peak_ns);
     memory_print_step(e, "step", NULL, r, live ? memory_step_at(r, p->memory.peak_ns) : -1);
     emit_int(e, "live_blocks", "blocks", UNIT_NONE, p->blocks);
     memory_print_classes(e, "at_peak", NULL, LOOK_BARS, p->memory.at_peak);
@@ -54,27 +42,27 @@ static void print_head(struct emitter *e, const struct report *r, const struct m
 static void print_blocks(struct emitter *e, const struct report *r, const struct memory_peak *p,
                          const struct arguments *args) {
     char label[96];
-    int64_t top = memory_for_people(e) ? PEOPLE_SEE : 0;
-    view_number(args, OPT_TOP, INT32_MAX, &top);
-    if (!top || top > p->n) top = p->n;
+    int64_t limit = emit_for_people(e) ? PEOPLE_SEE : 0;
+    view_number(args, OPT_LIMIT, INT64_MAX, &limit);
+    if (!limit || limit > p->n) limit = p->n;
     snprintf(label, sizeof label,
-             top < p->n ? "The %" PRId64 " largest of %" PRId64 " pieces (a block's bytes of one class)"
-                        : "What is live (a block's bytes of one class)",
-             top, p->n);
+             limit < p->n ? "The %" PRId64 " largest of %" PRId64 " pieces (a block's bytes of one class)"
+                          : "What is live (a block's bytes of one class)",
+             limit, p->n);
     emit_list(e, "blocks", p->n ? label : NULL, p->n ? LOOK_TABLE : LOOK_HIDDEN);
-    for (int64_t i = 0; i < top; i++) memory_print_piece(e, r, &p->piece[i], p->memory.peak_ns);
+    for (int64_t i = 0; i < limit; i++) memory_print_piece(e, r, &p->piece[i], p->memory.peak_ns);
     emit_end(e);
 }
 
 static void print_what_if(struct emitter *e, const struct report *r, const struct memory_peak *p) {
     char place[96];
     emit_object(e, "what_if", NULL, LOOK_FIELDS);
-    memory_print_int(e, "next_peak_bytes", NULL, UNIT_BYTES, p->next_bytes);
-    memory_print_int(e, "next_peak_ns", NULL, UNIT_NS, p->next_ns);
+    report_print_int(e, "next_peak_bytes", NULL, UNIT_BYTES, p->next_bytes);
+    report_print_int(e, "next_peak_ns", NULL, UNIT_NS, p->next_ns);
     emit_list(e, "without", p->n ? "Had there been nothing of a class, the peak would be" : NULL,
               p->n ? LOOK_TABLE : LOOK_HIDDEN);
     for (int c = 0; c < REPORT_CLASSES; c++) {
-        if (p->without[c] == p->memory.peak_bytes && memory_for_people(e)) continue;
+        if (p->without[c] == p->memory.peak_bytes && emit_for_people(e)) continue;
         emit_object(e, "", NULL, LOOK_FIELDS);
         emit_text(e, "class", "class", report_class_names[c]);
         emit_int(e, "peak_bytes", "peak", UNIT_BYTES, p->without[c]);
@@ -85,7 +73,7 @@ static void print_what_if(struct emitter *e, const struct report *r, const struc
     }
     emit_end(e);
     emit_end(e);
-    if (p->next_bytes == REPORT_UNKNOWN || !memory_for_people(e)) return;
+    if (p->next_bytes == REPORT_UNKNOWN || !emit_for_people(e)) return;
     memory_place_words(r, p->next_ns, place, sizeof place);
     emit_object(e, NULL, "The next lower peak", LOOK_FIELDS);
     emit_int(e, NULL, "live", UNIT_BYTES, p->next_bytes);
@@ -95,8 +83,8 @@ static void print_what_if(struct emitter *e, const struct report *r, const struc
 
 static int print(struct emitter *e, struct report *r, const struct arguments *args, char *err, size_t err_len) {
     struct memory_peak p;
-    int64_t step = wanted_step(r, args, err, err_len);
-    if (step < MEMORY_WHOLE_RUN) return -1;
+    int64_t step = view_step(r, args, OPT_STEP, MEMORY_WHOLE_RUN, err, err_len);
+    if (step == VIEW_STEP_NONE) return -1;
     int rc = memory_peak_load(r, step, &p, err, err_len);
     if (!rc) {
         view_open(e, r);
@@ -118,7 +106,7 @@ static int peak(const struct arguments *args) {
 const struct command cmd_peak = {
     .name = "peak",
     .synopsis = "what is live at the peak of memory: blocks, class, size, age, site",
-    .usage = "[--step N] [--top N] " VIEW_USAGE " TRACE...",
+    .usage = "[--step N] [--limit N] " VIEW_USAGE " TRACE...",
     .details =
         "Lists the allocations that are live when the program's device memory is at its highest, the largest first: "
         "class with rule and\n"

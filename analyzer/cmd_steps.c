@@ -17,21 +17,12 @@ static const struct option_spec options[] = {
     {0},
 };
 
-static int64_t wanted_step;
-
 static int parse(const struct arguments *args) {
-    wanted_step = -1;
-    return view_number(args, OPT_STEP, INT64_MAX, &wanted_step);
+    int64_t n = 0;
+    return view_number(args, OPT_STEP, INT32_MAX, &n);
 }
 
 /* ---- rows ---- */
-
-static void int_or_null(struct emitter *e, const char *key, const char *label, enum emit_unit unit, int64_t value) {
-    if (value == REPORT_UNKNOWN)
-        emit_null(e, key, label);
-    else
-        emit_int(e, key, label, unit, value);
-}
 
 static double per_second(int64_t amount, int64_t ns) {
     return amount == REPORT_UNKNOWN || ns == REPORT_UNKNOWN || ns <= 0 ? NAN : 1e9 * (double)amount / (double)ns;
@@ -56,7 +47,7 @@ static int64_t host_phase_ns(const struct report *r, const struct report_step *s
     return any ? ns : REPORT_UNKNOWN;
 }
 
-static const char *const phase_names[] = {"forward", "backward", "recompute", "optimizer"};
+/* In the order of a step. */
 static const enum report_phase phase_ids[] = {PHASE_FORWARD, PHASE_BACKWARD, PHASE_RECOMPUTE, PHASE_OPTIMIZER};
 enum { PHASES = sizeof phase_ids / sizeof *phase_ids };
 
@@ -75,8 +66,8 @@ static void print_row_phases(struct emitter *e, const struct report *r, const st
         double peak = report_peak_seconds(r, s->flops.phase_by_format[phase_ids[p]]);
         int device = split->on_device && ns > 0 && !s->flops.gemm.uncounted;
         emit_object(e, "", NULL, LOOK_FIELDS);
-        emit_text(e, "name", NULL, phase_names[p]);
-        int_or_null(e, "ns", NULL, UNIT_NS, ns);
+        emit_text(e, "name", NULL, report_phase_names[phase_ids[p]]);
+        report_print_int(e, "ns", NULL, UNIT_NS, ns);
         emit_int(e, "gemm_flops", NULL, UNIT_FLOPS, s->flops.phase[phase_ids[p]]);
         emit_real(e, "peak_ns", NULL, UNIT_NS, 1e9 * peak);
         emit_real(e, "hfu", NULL, UNIT_SHARE, device ? 1e9 * peak / (double)ns : NAN);
@@ -87,14 +78,14 @@ static void print_row_phases(struct emitter *e, const struct report *r, const st
 
 static void print_busy(struct emitter *e, const struct split_step *split) {
     int known = split->on_device && split->ns != REPORT_UNKNOWN;
-    int_or_null(e, "busy_ns", NULL, UNIT_NS, known ? split->busy_ns : REPORT_UNKNOWN);
-    int_or_null(e, "sum_ns", NULL, UNIT_NS, known ? split->sum_ns : REPORT_UNKNOWN);
+    report_print_int(e, "busy_ns", NULL, UNIT_NS, known ? split->busy_ns : REPORT_UNKNOWN);
+    report_print_int(e, "sum_ns", NULL, UNIT_NS, known ? split->sum_ns : REPORT_UNKNOWN);
     emit_real(e, "busy_share", "device busy", UNIT_SHARE,
               known && split->ns > 0 ? (double)split->busy_ns / (double)split->ns : NAN);
 }
 
 static double three_digits(const struct emitter *e, double v) {
-    if (e->format == EMIT_JSON || e->format == EMIT_CSV || isnan(v) || v < 1000) return v;
+    if (!emit_for_people(e) || isnan(v) || v < 1000) return v;
     return round(v);
 }
 
@@ -103,9 +94,9 @@ static void print_row(struct emitter *e, const struct report *r, const struct re
     int counted = s->ns != REPORT_UNKNOWN && s->ns > 0 && !s->flops.gemm.uncounted;
     emit_object(e, "", NULL, LOOK_FIELDS);
     emit_int(e, "index", "step", UNIT_NONE, s->index);
-    int_or_null(e, "time_ns", "time", UNIT_NS, s->ns);
-    int_or_null(e, "tokens", "tokens", UNIT_NONE, s->tokens);
-    int_or_null(e, "micro_batches", "micro-batches", UNIT_NONE, s->micro_batches);
+    report_print_int(e, "time_ns", "time", UNIT_NS, s->ns);
+    report_print_int(e, "tokens", "tokens", UNIT_NONE, s->tokens);
+    report_print_int(e, "micro_batches", "micro-batches", UNIT_NONE, s->micro_batches);
     emit_real(e, "tokens_per_s", "tokens/s", UNIT_NONE, three_digits(e, per_second(s->tokens, s->ns)));
     report_print_sum(e, "gemm_flops", "products", &s->flops.gemm);
     emit_real(e, "flops_per_s", "rate", UNIT_FLOPS_PER_S,
@@ -126,7 +117,7 @@ static void print_row(struct emitter *e, const struct report *r, const struct re
 
 /* For people, a table of its own. */
 static void print_phases(struct emitter *e, const struct report *r, const struct split_step *split) {
-    if (e->format == EMIT_JSON || e->format == EMIT_CSV || !r->n_steps) return;
+    if (!emit_for_people(e) || !r->n_steps) return;
     emit_list(e, NULL,
               r->on_device ? "Phases: time by the device's clock, FLOPs of products"
                            : "Phases: time by the host's clock, FLOPs of products",
@@ -136,7 +127,8 @@ static void print_phases(struct emitter *e, const struct report *r, const struct
         emit_int(e, NULL, "step", UNIT_NONE, r->steps[i].index);
         for (int p = 0; p < PHASES; p++) {
             if (phase_ids[p] == PHASE_RECOMPUTE && !r->flops.phase[PHASE_RECOMPUTE]) continue;
-            int_or_null(e, NULL, phase_names[p], UNIT_NS, phase_ns(r, &r->steps[i], &split[i], phase_ids[p]));
+            report_print_int(e, NULL, report_phase_names[phase_ids[p]], UNIT_NS,
+                             phase_ns(r, &r->steps[i], &split[i], phase_ids[p]));
             emit_int(e, NULL, "FLOPs", UNIT_FLOPS, r->steps[i].flops.phase[phase_ids[p]]);
         }
         emit_end(e);
@@ -148,14 +140,14 @@ static void print_phases(struct emitter *e, const struct report *r, const struct
 
 static void print_parts(struct emitter *e, const struct report *r, const struct split_step *split) {
     int used[SPLIT_PARTS] = {0};
-    if (e->format == EMIT_JSON || e->format == EMIT_CSV || !r->n_steps || !r->on_device) return;
+    if (!emit_for_people(e) || !r->n_steps || !r->on_device) return;
     for (int64_t i = 0; i < r->n_steps; i++)
         for (int p = 0; p < SPLIT_PARTS; p++) used[p] |= split_part_ns(&split[i], (enum split_part)p) > 0;
     emit_list(e, NULL, "Where the time of each step goes", LOOK_TABLE);
     for (int64_t i = 0; i < r->n_steps; i++) {
         emit_object(e, NULL, NULL, LOOK_FIELDS);
         emit_int(e, NULL, "step", UNIT_NONE, r->steps[i].index);
-        int_or_null(e, NULL, "time", UNIT_NS, r->steps[i].ns);
+        report_print_int(e, NULL, "time", UNIT_NS, r->steps[i].ns);
         for (int p = 0; p < SPLIT_PARTS; p++)
             if (used[p])
                 emit_real(e, NULL, split_part_name((enum split_part)p), UNIT_SHARE,
@@ -166,22 +158,11 @@ static void print_parts(struct emitter *e, const struct report *r, const struct 
     emit_end(e);
 }
 
-/* The split of the step that was asked for. */
-static int print_why(struct emitter *e, const struct report *r, const struct split_step *split, char *err,
-                     size_t err_len) {
-    int64_t i = why_median_step(r);
-    if (wanted_step >= 0)
-        for (i = 0; i < r->n_steps && r->steps[i].index != wanted_step;) i++;
-    if (i == r->n_steps && wanted_step >= 0) {
-        snprintf(err, err_len, "%s: --step %lld: it has no such step; there are %lld", r->path, (long long)wanted_step,
-                 (long long)r->n_steps);
-        return -1;
-    }
+/* Of all steps, then of step i. */
+static void print_why(struct emitter *e, const struct report *r, const struct split_step *split, int64_t i) {
     print_parts(e, r, split);
     why_print(e, r, i >= 0 ? &split[i] : NULL);
-    if (i >= 0 && r->on_device && e->format != EMIT_JSON && e->format != EMIT_CSV)
-        why_print_phases(e, r, &split[i], "Phases of this step");
-    return 0;
+    if (i >= 0 && r->on_device && emit_for_people(e)) why_print_phases(e, r, &split[i], "Phases of this step");
 }
 
 /* ---- the document ---- */
@@ -204,12 +185,14 @@ static void print_rows(struct emitter *e, const struct report *r, const struct s
 
 static int print(struct emitter *e, struct report *r, const struct arguments *args, char *err, size_t err_len) {
     struct split_step *split = NULL;
+    int64_t one = view_step(r, args, OPT_STEP, why_median_step(r), err, err_len);
+    if (one == VIEW_STEP_NONE) return -1;
     int rc = split_steps(r, 0, r->n_steps, &split, err, err_len);
     if (!rc) {
         view_open(e, r);
         print_rows(e, r, split);
         print_phases(e, r, split);
-        if (args->given[OPT_WHY] || wanted_step >= 0) rc = print_why(e, r, split, err, err_len);
+        if (args->given[OPT_WHY] || args->given[OPT_STEP]) print_why(e, r, split, one);
         report_print_run(e, r);
         view_notes(e, r);
         emit_end(e);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int for_people(const struct emitter *e) {
+int emit_for_people(const struct emitter *e) {
     return e->format == EMIT_TEXT || e->format == EMIT_MARKDOWN;
 }
 
@@ -152,7 +152,7 @@ static void open_level(struct emitter *e, const char *key, const char *label, en
     } else if (e->format == EMIT_CSV && l.machine && !csv_is_table(e)) {
         l.path = csv_push(e, key);
     }
-    if (for_people(e)) emit_people_open(e, label, look, list);
+    if (emit_for_people(e)) emit_people_open(e, label, look, list);
     e->level[e->depth++] = l;
 }
 
@@ -195,7 +195,7 @@ void emit_end(struct emitter *e) {
         else if (e->depth == 1)
             fputc('\n', e->file);
     }
-    if (for_people(e)) emit_people_close(e, &l);
+    if (emit_for_people(e)) emit_people_close(e, &l);
 }
 
 /* raw: as JSON has it; text: its plain form. */
@@ -218,7 +218,7 @@ static void machine_value(struct emitter *e, const char *key, const char *text, 
 void emit_int(struct emitter *e, const char *key, const char *label, enum emit_unit unit, __int128 value) {
     char digits[41], human[96];
     emit_digits(digits, value);
-    if (!for_people(e)) {
+    if (!emit_for_people(e)) {
         machine_value(e, key, digits, 0, 1, unit);
         return;
     }
@@ -264,13 +264,13 @@ void emit_range(struct emitter *e, const char *key, const char *label, enum emit
     char text[256];
     if (how == EMIT_EXACT) {
         emit_int(e, key, label, unit, least);
-    } else if (for_people(e)) {
+    } else if (emit_for_people(e)) {
         range_words(e, text, sizeof text, unit, how, least, most);
         emit_people_value(e, label, text, 1, 1, (double)least);
     } else {
         emit_int(e, key, NULL, unit, least);
     }
-    if (for_people(e) || !key) return;
+    if (emit_for_people(e) || !key) return;
     snprintf(text, sizeof text, "%s_most", key);
     if (how == EMIT_AT_LEAST || how == EMIT_ABOUT_OR_MORE)
         emit_null(e, text, NULL);
@@ -282,7 +282,7 @@ void emit_real(struct emitter *e, const char *key, const char *label, enum emit_
     char text[96];
     if (!isfinite(value)) {
         emit_null(e, key, label);
-    } else if (!for_people(e)) {
+    } else if (!emit_for_people(e)) {
         for (int digits = 15; digits <= 17; digits++) { /* the shortest that reads back as the same number */
             snprintf(text, sizeof text, "%.*g", digits, value);
             if (strtod(text, NULL) == value) break;
@@ -297,21 +297,21 @@ void emit_real(struct emitter *e, const char *key, const char *label, enum emit_
 void emit_text(struct emitter *e, const char *key, const char *label, const char *value) {
     if (!value)
         emit_null(e, key, label);
-    else if (for_people(e))
+    else if (emit_for_people(e))
         emit_people_value(e, label, value, 1, 0, 0);
     else
         machine_value(e, key, value, 1, 1, UNIT_NONE);
 }
 
 void emit_bool(struct emitter *e, const char *key, const char *label, int value) {
-    if (for_people(e))
+    if (emit_for_people(e))
         emit_people_value(e, label, value ? "yes" : "no", 1, 0, 0);
     else
         machine_value(e, key, value ? "true" : "false", 0, 1, UNIT_NONE);
 }
 
 void emit_null(struct emitter *e, const char *key, const char *label) {
-    if (for_people(e))
+    if (emit_for_people(e))
         emit_people_value(e, label, e->null_word, 0, 1, 0);
     else
         machine_value(e, key, "", 0, 0, UNIT_NONE);
@@ -319,14 +319,14 @@ void emit_null(struct emitter *e, const char *key, const char *label) {
 
 void emit_columns(struct emitter *e, int n, const char *const *labels) {
     for (int i = 0; i < n; i++) {
-        if (for_people(e)) {
+        if (emit_for_people(e)) {
             emit_cells_add(&e->head, labels[i], 0, 0);
-        } else if (e->format == EMIT_CSV) {
+        } else if (e->format == EMIT_CSV && csv_is_table(e)) {
             if (i) fputc(',', e->file);
             csv_field(e->file, labels[i]);
         }
     }
     e->columns = (size_t)n;
     e->head_done = 1;
-    if (e->format == EMIT_CSV) fputc('\n', e->file);
+    if (e->format == EMIT_CSV && csv_is_table(e)) fputc('\n', e->file);
 }

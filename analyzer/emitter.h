@@ -64,6 +64,7 @@ struct emitter {
 };
 
 void emit_begin(struct emitter *e, FILE *file, enum emit_format format);
+int emit_for_people(const struct emitter *e); /* text or Markdown: no values without a label, long tables cut */
 /* Frees what is left; closes the document. */
 void emit_finish(struct emitter *e);
 
@@ -88,7 +89,7 @@ void emit_text(struct emitter *e, const char *key, const char *label, const char
 void emit_bool(struct emitter *e, const char *key, const char *label, int value);
 void emit_null(struct emitter *e, const char *key, const char *label);
 
-/* Columns of the table just opened, for one that may have no row. */
+/* Columns of the table just opened, for one that may have no row. In CSV only where the document is that table. */
 void emit_columns(struct emitter *e, int n, const char *const *labels);
 
 /* The exact decimal digits of value, at most 40 characters and a NUL. */

@@ -11,19 +11,13 @@ const char *const explain_act_names[EXPLAIN_ACTS] = {
     "factor",    "result",  "add_result",  "read",      "write", "modify",  "maybe_write", "clear",
     "from_host", "to_host", "from_device", "to_device", "send",  "receive", "exchange",    "workspace"};
 
-static const char *const phase_names[EXPLAIN_PHASES] = {
-    [PHASE_FORWARD] = "forward",     [PHASE_BACKWARD] = "backward",     [PHASE_OPTIMIZER] = "optimizer",
-    [PHASE_RECOMPUTE] = "recompute", [PHASE_EVALUATION] = "evaluation", [PHASE_NONE] = "none",
-    [EXPLAIN_OUTSIDE] = "outside"};
-
 const char *explain_phase_name(int phase) {
-    return phase_names[phase];
+    return phase == EXPLAIN_OUTSIDE ? "outside" : report_phase_names[phase];
 }
 
 static int phase_of(const char *name, int in_step) {
-    for (int p = 0; name && p < REPORT_PHASES; p++)
-        if (p != PHASE_NONE && !strcmp(name, phase_names[p])) return p;
-    return in_step ? PHASE_NONE : EXPLAIN_OUTSIDE;
+    enum report_phase p = report_phase_of(name);
+    return p != PHASE_NONE || in_step ? (int)p : EXPLAIN_OUTSIDE;
 }
 
 static int is(const char *text, const char *word) {

@@ -313,7 +313,7 @@ static void print_site(struct emitter *e, const struct growth_site *s) {
     emit_text(e, "class", "class", report_class_names[s->class]);
     emit_int(e, "blocks", "blocks", UNIT_NONE, s->blocks);
     emit_int(e, "bytes", "bytes", UNIT_BYTES, s->bytes);
-    memory_print_int(e, "block_bytes", NULL, UNIT_BYTES, s->block_bytes);
+    report_print_int(e, "block_bytes", NULL, UNIT_BYTES, s->block_bytes);
     emit_int(e, "steps", "in steps", UNIT_NONE, s->steps);
     emit_int(e, "first_step", "first", UNIT_NONE, s->first_step);
     emit_int(e, "last_step", "last", UNIT_NONE, s->last_step);
@@ -343,10 +343,10 @@ void growth_print(struct emitter *e, const struct report *r, const struct growth
     if (known) print_words(e, g);
     emit_int(e, "steps", NULL, UNIT_NONE, g->steps);
     memory_print_step(e, "first_step", NULL, r, g->first_step);
-    memory_print_int(e, "first_bytes", NULL, UNIT_BYTES, known ? g->first_bytes : REPORT_UNKNOWN);
-    memory_print_int(e, "last_bytes", NULL, UNIT_BYTES, known ? g->last_bytes : REPORT_UNKNOWN);
-    memory_print_int(e, "rises", NULL, UNIT_NONE, known ? g->rises : REPORT_UNKNOWN);
-    memory_print_int(e, "falls", NULL, UNIT_NONE, known ? g->falls : REPORT_UNKNOWN);
+    report_print_int(e, "first_bytes", NULL, UNIT_BYTES, known ? g->first_bytes : REPORT_UNKNOWN);
+    report_print_int(e, "last_bytes", NULL, UNIT_BYTES, known ? g->last_bytes : REPORT_UNKNOWN);
+    report_print_int(e, "rises", NULL, UNIT_NONE, known ? g->rises : REPORT_UNKNOWN);
+    report_print_int(e, "falls", NULL, UNIT_NONE, known ? g->falls : REPORT_UNKNOWN);
     emit_real(e, "bytes_per_step", NULL, UNIT_BYTES, g->bytes_per_step);
     if (g->steps >= 3)
         emit_bool(e, "grows", NULL, g->grows);

@@ -223,7 +223,7 @@ static int64_t gap(int64_t measured, int64_t expected) {
 /* For people: signed. */
 static void print_gap(struct emitter *e, int64_t bytes) {
     char text[96] = "+";
-    memory_print_int(e, "gap_bytes", NULL, UNIT_BYTES, bytes);
+    report_print_int(e, "gap_bytes", NULL, UNIT_BYTES, bytes);
     if (is_known(bytes)) emit_human_bytes(text + (bytes > 0), sizeof text - 1, bytes);
     emit_text(e, NULL, "gap", is_known(bytes) ? text : NULL);
 }
@@ -232,11 +232,11 @@ static void print_line(struct emitter *e, const char *name, int64_t lecture, int
                        const char *what) {
     emit_object(e, "", NULL, LOOK_FIELDS);
     emit_text(e, "class", "class", name);
-    memory_print_int(e, "lecture_bytes", "4 bytes x all", UNIT_BYTES, lecture);
-    memory_print_int(e, "expected_bytes", "expected", UNIT_BYTES, expected);
+    report_print_int(e, "lecture_bytes", "4 bytes x all", UNIT_BYTES, lecture);
+    report_print_int(e, "expected_bytes", "expected", UNIT_BYTES, expected);
     emit_int(e, "measured_bytes", "measured", UNIT_BYTES, measured);
     print_gap(e, gap(measured, expected));
-    if (memory_for_people(e) || *what)
+    if (emit_for_people(e) || *what)
         emit_text(e, "note", "note", what);
     else
         emit_null(e, "note", NULL);
@@ -282,7 +282,7 @@ static void print_lines(struct emitter *e, const struct report *r, const struct 
         print_line(e, report_class_names[line_class[i]], m->lecture[i], m->expected[i],
                    r->memory.at_peak[line_class[i]], line_note(m, i, note, sizeof note));
     for (int c = ESTIMATE_LINES; c < REPORT_CLASSES; c++)
-        if (r->memory.at_peak[c] || !memory_for_people(e))
+        if (r->memory.at_peak[c] || !emit_for_people(e))
             print_line(e, report_class_names[c], 0, 0, r->memory.at_peak[c], left_out(c));
     print_line(e, "total", sum_of(m->lecture), sum_of(m->expected), r->memory.peak_bytes, "");
     emit_end(e);
@@ -308,11 +308,11 @@ static void print_recipe(struct emitter *e, const struct memory_estimate *m) {
     char text[192];
     emit_object(e, "recipe", NULL, LOOK_HIDDEN);
     emit_text(e, "name", NULL, k->known ? k->name : NULL);
-    memory_print_int(e, "weights", NULL, UNIT_BYTES, k->known ? k->weights : REPORT_UNKNOWN);
-    memory_print_int(e, "grads", NULL, UNIT_BYTES, k->known ? k->grads : REPORT_UNKNOWN);
-    memory_print_int(e, "master", NULL, UNIT_BYTES, k->known ? k->master : REPORT_UNKNOWN);
-    memory_print_int(e, "moments", NULL, UNIT_BYTES, k->known ? k->moments : REPORT_UNKNOWN);
-    memory_print_int(e, "total", NULL, UNIT_BYTES,
+    report_print_int(e, "weights", NULL, UNIT_BYTES, k->known ? k->weights : REPORT_UNKNOWN);
+    report_print_int(e, "grads", NULL, UNIT_BYTES, k->known ? k->grads : REPORT_UNKNOWN);
+    report_print_int(e, "master", NULL, UNIT_BYTES, k->known ? k->master : REPORT_UNKNOWN);
+    report_print_int(e, "moments", NULL, UNIT_BYTES, k->known ? k->moments : REPORT_UNKNOWN);
+    report_print_int(e, "total", NULL, UNIT_BYTES,
                      k->known ? k->weights + k->grads + k->master + k->moments : REPORT_UNKNOWN);
     emit_end(e);
     snprintf(text, sizeof text,
@@ -325,14 +325,14 @@ static void print_recipe(struct emitter *e, const struct memory_estimate *m) {
 
 static void print_shape(struct emitter *e, const struct memory_estimate *m) {
     char text[160];
-    memory_print_int(e, "forward_outputs", NULL, UNIT_NONE, m->outputs);
-    memory_print_int(e, "element_bytes", NULL, UNIT_BYTES, m->element_bytes);
-    memory_print_int(e, "layers", NULL, UNIT_NONE, m->layers);
-    memory_print_int(e, "hidden", NULL, UNIT_NONE, m->hidden);
-    memory_print_int(e, "heads", NULL, UNIT_NONE, m->heads);
-    memory_print_int(e, "context", NULL, UNIT_NONE, m->context);
-    memory_print_int(e, "sequences", NULL, UNIT_NONE, m->sequences);
-    memory_print_int(e, "transformer_bytes", NULL, UNIT_BYTES, m->transformer_bytes);
+    report_print_int(e, "forward_outputs", NULL, UNIT_NONE, m->outputs);
+    report_print_int(e, "element_bytes", NULL, UNIT_BYTES, m->element_bytes);
+    report_print_int(e, "layers", NULL, UNIT_NONE, m->layers);
+    report_print_int(e, "hidden", NULL, UNIT_NONE, m->hidden);
+    report_print_int(e, "heads", NULL, UNIT_NONE, m->heads);
+    report_print_int(e, "context", NULL, UNIT_NONE, m->context);
+    report_print_int(e, "sequences", NULL, UNIT_NONE, m->sequences);
+    report_print_int(e, "transformer_bytes", NULL, UNIT_BYTES, m->transformer_bytes);
     emit_bool(e, "recomputes", NULL, m->recomputes);
     if (!is_known(m->transformer_bytes)) return;
     snprintf(text, sizeof text, "%lld layers, h %lld, a %lld, s %lld, b %lld, %lld bytes an element",
@@ -343,8 +343,8 @@ static void print_shape(struct emitter *e, const struct memory_estimate *m) {
 
 void memory_estimate_print(struct emitter *e, const struct report *r, const struct memory_estimate *m, int brief) {
     emit_object(e, "estimate", brief ? NULL : "Estimate (formulas, nothing measured)", LOOK_FIELDS);
-    memory_print_int(e, "parameters", brief ? NULL : "parameters", UNIT_NONE, m->parameters);
-    if (!brief || !memory_for_people(e)) {
+    report_print_int(e, "parameters", brief ? NULL : "parameters", UNIT_NONE, m->parameters);
+    if (!brief || !emit_for_people(e)) {
         print_recipe(e, m);
         print_shape(e, m);
     }

@@ -13,16 +13,6 @@
 
 static const char *const directions[COPY_DIRECTIONS] = {"h2d", "d2h", "d2d", "h2h", "unknown"};
 
-static int peak_of(struct report *r, const char *kinds, int64_t *out, char *err, size_t err_len) {
-    struct memory_sweep s;
-    int rc = memory_sweep_load_kinds(r, kinds, &s, err, err_len);
-    *out = 0;
-    for (int64_t i = 0; i < s.moments; i++)
-        if (s.total[i] > *out) *out = s.total[i];
-    memory_sweep_free(&s);
-    return rc;
-}
-
 /* ---- copies ---- */
 
 /* Where an address of a copy lies. */
@@ -99,10 +89,10 @@ static void find_links(const struct report *r, struct memory_host *h) {
 int memory_host_load(struct report *r, struct memory_host *out, char *err, size_t err_len) {
     memset(out, 0, sizeof *out);
     find_links(r, out);
-    if (peak_of(r, "'pinned'", &out->pinned_peak_bytes, err, err_len) ||
-        peak_of(r, "'registered'", &out->registered_peak_bytes, err, err_len) ||
-        peak_of(r, "'managed'", &out->managed_peak_bytes, err, err_len) ||
-        peak_of(r, "'array'", &out->array_peak_bytes, err, err_len))
+    if (memory_sweep_highest(r, "'pinned'", &out->pinned_peak_bytes, err, err_len) ||
+        memory_sweep_highest(r, "'registered'", &out->registered_peak_bytes, err, err_len) ||
+        memory_sweep_highest(r, "'managed'", &out->managed_peak_bytes, err, err_len) ||
+        memory_sweep_highest(r, "'array'", &out->array_peak_bytes, err, err_len))
         return -1;
     return load_copies(r, out, err, err_len);
 }
@@ -120,7 +110,7 @@ static void print_copies(struct emitter *e, const struct memory_host *h, int d) 
     emit_text(e, NULL, "copies", words[d]);
     emit_int(e, "count", "count", UNIT_NONE, c->count);
     emit_int(e, "bytes", "bytes", UNIT_BYTES, c->bytes);
-    memory_print_int(e, "time_ns", "device time", UNIT_NS, c->timed ? c->ns : REPORT_UNKNOWN);
+    report_print_int(e, "time_ns", "device time", UNIT_NS, c->timed ? c->ns : REPORT_UNKNOWN);
     emit_int(e, "timed_count", NULL, UNIT_NONE, c->timed);
     emit_real(e, "bytes_per_s", NULL, UNIT_NONE, rate);
     snprintf(text, sizeof text, "%.3g GB/s", rate / 1e9);
@@ -131,8 +121,8 @@ static void print_copies(struct emitter *e, const struct memory_host *h, int d) 
         emit_null(e, "pageable_count", NULL), emit_null(e, "pageable_bytes", NULL);
         emit_text(e, NULL, "pageable", "-");
     } else {
-        memory_print_int(e, "pageable_count", NULL, UNIT_NONE, c->unsure ? REPORT_UNKNOWN : c->pageable);
-        memory_print_int(e, "pageable_bytes", NULL, UNIT_BYTES, c->unsure ? REPORT_UNKNOWN : c->pageable_bytes);
+        report_print_int(e, "pageable_count", NULL, UNIT_NONE, c->unsure ? REPORT_UNKNOWN : c->pageable);
+        report_print_int(e, "pageable_bytes", NULL, UNIT_BYTES, c->unsure ? REPORT_UNKNOWN : c->pageable_bytes);
         emit_human_bytes(number, sizeof number, c->pageable_bytes);
         snprintf(text, sizeof text, "%lld: %s", (long long)c->pageable, number);
         emit_text(e, NULL, "pageable", c->unsure ? NULL : c->pageable ? text : "0");
@@ -152,9 +142,9 @@ void memory_host_print(struct emitter *e, const struct memory_host *h) {
     for (int d = 0; d < COPY_DIRECTIONS; d++) copies += h->copies[d].count, pageable += h->copies[d].pageable;
     emit_list(e, "copies", copies ? "Copies" : NULL, copies ? LOOK_TABLE : LOOK_HIDDEN);
     for (int d = 0; d < COPY_DIRECTIONS; d++)
-        if (h->copies[d].count || (d < COPY_UNKNOWN && !memory_for_people(e))) print_copies(e, h, d);
+        if (h->copies[d].count || (d < COPY_UNKNOWN && !emit_for_people(e))) print_copies(e, h, d);
     emit_end(e);
-    if (!pageable || !memory_for_people(e)) return;
+    if (!pageable || !emit_for_people(e)) return;
     emit_list(e, NULL, "Pageable copies", LOOK_LINES);
     emit_text(
         e, NULL, "",

@@ -180,15 +180,15 @@ static void print_answer(struct emitter *e, const struct pool_answer *a) {
     int known = a->reserved_bytes != REPORT_UNKNOWN && a->used_bytes != REPORT_UNKNOWN;
     emit_object(e, "", NULL, LOOK_FIELDS);
     emit_text(e, "when", "asked", a->why);
-    memory_print_int(e, "ns", NULL, UNIT_NS, a->ns);
-    memory_print_int(e, "device", NULL, UNIT_NONE, a->device);
-    memory_print_int(e, "pool", NULL, UNIT_NONE, a->pool);
-    memory_print_int(e, "reserved_bytes", "reserved", UNIT_BYTES, a->reserved_bytes);
-    memory_print_int(e, "used_bytes", "used", UNIT_BYTES, a->used_bytes);
-    memory_print_int(e, "unused_bytes", "held unused", UNIT_BYTES,
+    report_print_int(e, "ns", NULL, UNIT_NS, a->ns);
+    report_print_int(e, "device", NULL, UNIT_NONE, a->device);
+    report_print_int(e, "pool", NULL, UNIT_NONE, a->pool);
+    report_print_int(e, "reserved_bytes", "reserved", UNIT_BYTES, a->reserved_bytes);
+    report_print_int(e, "used_bytes", "used", UNIT_BYTES, a->used_bytes);
+    report_print_int(e, "unused_bytes", "held unused", UNIT_BYTES,
                      known ? a->reserved_bytes - a->used_bytes : REPORT_UNKNOWN);
-    memory_print_int(e, "live_bytes", "live by the trace", UNIT_BYTES, a->live_bytes);
-    memory_print_int(e, "largest_gap_bytes", "largest gap known", UNIT_BYTES, a->largest_gap_bytes);
+    report_print_int(e, "live_bytes", "live by the trace", UNIT_BYTES, a->live_bytes);
+    report_print_int(e, "largest_gap_bytes", "largest gap known", UNIT_BYTES, a->largest_gap_bytes);
     emit_end(e);
 }
 
@@ -197,18 +197,18 @@ static void print_block(struct emitter *e, const struct pool_block *b) {
     emit_int(e, "id", "id", UNIT_NONE, b->alloc);
     emit_int(e, "bytes", "block", UNIT_BYTES, b->bytes);
     emit_int(e, "peak_used_bytes", "used at most", UNIT_BYTES, b->peak_used_bytes);
-    memory_print_int(e, "peak_ns", NULL, UNIT_NS, b->peak_ns);
+    report_print_int(e, "peak_ns", NULL, UNIT_NS, b->peak_ns);
     emit_int(e, "used_bytes", "at the run's peak", UNIT_BYTES, b->used_bytes);
     emit_int(e, "largest_free_bytes", "largest free then", UNIT_BYTES, b->largest_free_bytes);
     emit_end(e);
 }
 
 void memory_pools_print(struct emitter *e, const struct memory_pools *p) {
-    int64_t first = memory_for_people(e) && p->n_answers > 4 ? p->n_answers - 4 : 0;
+    int64_t first = emit_for_people(e) && p->n_answers > 4 ? p->n_answers - 4 : 0;
     emit_object(e, "stream_ordered", p->ordered_peak_bytes ? "Stream-ordered memory" : NULL,
                 p->ordered_peak_bytes ? LOOK_FIELDS : LOOK_HIDDEN);
     emit_int(e, "peak_bytes", "allocated at most", UNIT_BYTES, p->ordered_peak_bytes);
-    memory_print_int(e, "peak_ns", NULL, UNIT_NS, p->ordered_peak_ns);
+    report_print_int(e, "peak_ns", NULL, UNIT_NS, p->ordered_peak_ns);
     if (!p->n_answers) emit_text(e, NULL, "held by its pools", "not known: they were never asked");
     emit_end(e);
     emit_list(e, "pools", p->n_answers ? "Pools, by the driver's answers" : NULL,

@@ -3,15 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
-void memory_print_int(struct emitter *e, const char *key, const char *label, enum emit_unit unit, int64_t value) {
-    if (value == REPORT_UNKNOWN)
-        emit_null(e, key, label);
-    else
-        emit_int(e, key, label, unit, value);
-}
-
 void memory_print_step(struct emitter *e, const char *key, const char *label, const struct report *r, int64_t step) {
-    memory_print_int(e, key, label, UNIT_NONE, step < 0 ? REPORT_UNKNOWN : r->steps[step].index);
+    report_print_int(e, key, label, UNIT_NONE, step < 0 ? REPORT_UNKNOWN : r->steps[step].index);
 }
 
 void memory_print_classes(struct emitter *e, const char *key, const char *label, enum emit_look look,
@@ -40,14 +33,14 @@ void memory_print_piece(struct emitter *e, const struct report *r, const struct 
     emit_text(e, "class", "class", report_class_names[p->class]);
     emit_int(e, "block_bytes", NULL, UNIT_BYTES, p->block_bytes);
     emit_int(e, "offset", NULL, UNIT_BYTES, p->offset);
-    memory_print_int(e, "device", r->devices > 1 ? "device" : NULL, UNIT_NONE, p->device);
+    report_print_int(e, "device", r->devices > 1 ? "device" : NULL, UNIT_NONE, p->device);
     emit_text(e, NULL, "allocated", born);
     memory_print_step(e, "step", NULL, r, p->step);
     emit_text(e, "phase", NULL, phase);
     emit_int(e, "age_steps", r->n_steps ? "age in steps" : NULL, UNIT_NONE, p->age_steps);
     emit_int(e, "age_ns", "age", UNIT_NS, at_ns - p->alloc_ns);
     emit_int(e, "alloc_ns", NULL, UNIT_NS, p->alloc_ns);
-    memory_print_int(e, "free_ns", NULL, UNIT_NS, p->free_ns);
+    report_print_int(e, "free_ns", NULL, UNIT_NS, p->free_ns);
     emit_text(e, "site", "site", p->site);
     emit_bool(e, "site_of_stack", NULL, p->from_stack);
     emit_real(e, "confidence", "confidence", UNIT_NONE, p->confidence);

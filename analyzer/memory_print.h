@@ -2,11 +2,8 @@
 #ifndef ACCT_ANALYZER_MEMORY_PRINT_H
 #define ACCT_ANALYZER_MEMORY_PRINT_H
 
-#include "analyzer/emitter.h"
 #include "analyzer/memory_peak.h"
-
-/* REPORT_UNKNOWN: null. */
-void memory_print_int(struct emitter *e, const char *key, const char *label, enum emit_unit unit, int64_t value);
+#include "analyzer/report_print.h"
 
 /* The index of a step by its place in r->steps; -1: null. */
 void memory_print_step(struct emitter *e, const char *key, const char *label, const struct report *r, int64_t step);
@@ -18,9 +15,5 @@ void memory_print_classes(struct emitter *e, const char *key, const char *label,
 
 /* One piece: an object, a row of a table. at_ns: the moment to which ages refer. */
 void memory_print_piece(struct emitter *e, const struct report *r, const struct memory_piece *p, int64_t at_ns);
-
-static inline int memory_for_people(const struct emitter *e) {
-    return e->format == EMIT_TEXT || e->format == EMIT_MARKDOWN;
-}
 
 #endif

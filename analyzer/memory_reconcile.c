@@ -246,16 +246,16 @@ void memory_print_reconciliation(struct emitter *e, const struct memory_reconcil
               !strcmp(m->when, "release")      ? "before a release"
               : !strcmp(m->when, "allocation") ? "before an allocation"
                                                : m->when);
-    memory_print_int(e, "ns", NULL, UNIT_NS, m->ns);
-    memory_print_int(e, "device", NULL, UNIT_NONE, m->device);
+    report_print_int(e, "ns", NULL, UNIT_NS, m->ns);
+    report_print_int(e, "device", NULL, UNIT_NONE, m->device);
     emit_int(e, "device_total_bytes", "total", UNIT_BYTES, m->device_total_bytes);
     emit_int(e, "device_used_bytes", "used, of which", UNIT_BYTES, m->device_used_bytes);
     emit_int(e, "ours", "  allocations", UNIT_BYTES, m->ours);
     memory_print_classes(e, "by_class", NULL, LOOK_HIDDEN, m->classes);
-    memory_print_int(e, "pool_slack", is_known(m->pool_slack) ? "  pools, rounding" : NULL, UNIT_BYTES, m->pool_slack);
+    report_print_int(e, "pool_slack", is_known(m->pool_slack) ? "  pools, rounding" : NULL, UNIT_BYTES, m->pool_slack);
     emit_int(e, "rounding_estimate", NULL, UNIT_BYTES, m->rounding);
-    memory_print_int(e, "tool", is_known(m->tool) && m->tool ? "  acct's own" : NULL, UNIT_BYTES, m->tool);
-    memory_print_int(e, "context",
+    report_print_int(e, "tool", is_known(m->tool) && m->tool ? "  acct's own" : NULL, UNIT_BYTES, m->tool);
+    report_print_int(e, "context",
                      alone               ? NULL
                      : is_known(m->tool) ? "  context, others"
                                          : "  context, CUPTI",

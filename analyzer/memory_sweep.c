@@ -148,3 +148,13 @@ void memory_sweep_answer(const struct memory_sweep *s, struct memory_request *re
         fill(requests[q].out, s, requests[q].moment, classes);
     }
 }
+
+int memory_sweep_highest(struct report *r, const char *kinds, int64_t *out, char *err, size_t err_len) {
+    struct memory_sweep s;
+    int rc = memory_sweep_load_kinds(r, kinds, &s, err, err_len);
+    *out = 0;
+    for (int64_t i = 0; i < s.moments; i++)
+        if (s.total[i] > *out) *out = s.total[i];
+    memory_sweep_free(&s);
+    return rc;
+}

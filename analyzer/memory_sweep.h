@@ -28,6 +28,8 @@ struct memory_sweep {
 int memory_sweep_load(struct report *r, int64_t device, struct memory_sweep *out, char *err, size_t err_len);
 /* Allocations alone, of those kinds of memory (a list for SQL). */
 int memory_sweep_load_kinds(struct report *r, const char *kinds, struct memory_sweep *out, char *err, size_t err_len);
+/* Their highest total; 0: none. */
+int memory_sweep_highest(struct report *r, const char *kinds, int64_t *out, char *err, size_t err_len);
 void memory_sweep_free(struct memory_sweep *s);
 /* That of all devices, read once a report, which keeps it until it is closed; NULL with one line in err. */
 const struct memory_sweep *memory_sweep_of(struct report *r, char *err, size_t err_len);

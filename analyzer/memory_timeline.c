@@ -34,7 +34,7 @@ static void print_moment(struct emitter *e, const struct report *r, const struct
         if (c == REPORT_UNKNOWN_CLASS) bytes += s->total[moment] - classed;
         emit_int(e, report_class_names[c], NULL, UNIT_BYTES, bytes);
     }
-    if (memory_for_people(e)) {
+    if (emit_for_people(e)) {
         int most = 0;
         for (int c = 1; c < REPORT_CLASSES; c++)
             if (classes[c] > classes[most]) most = c;

@@ -198,14 +198,12 @@ static void add_row(struct ops_groups *g, const struct report *r, sqlite3_stmt *
 
 static int load_kind(struct ops_groups *g, struct report *r, const struct ops_filter *f, enum ops_kind kind, char *err,
                      size_t err_len) {
-    static const char *const phases[REPORT_PHASES] = {"forward",   "backward", "optimizer",
-                                                      "recompute", "",         "evaluation"};
     sqlite3_stmt *st = report_prepare(r, queries[kind].sql, err, err_len);
     int rc;
     if (!st) return -1;
     sqlite3_bind_text(st, 1, queries[kind].kind, -1, SQLITE_STATIC);
     sqlite3_bind_int64(st, 2, f->step);
-    if (f->phase >= 0) sqlite3_bind_text(st, 3, phases[f->phase], -1, SQLITE_STATIC);
+    if (f->phase >= 0) sqlite3_bind_text(st, 3, report_phase_names[f->phase], -1, SQLITE_STATIC);
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) add_row(g, r, st, kind, f->each);
     return report_rows_end(r, st, rc, err, err_len);
 }

@@ -67,7 +67,7 @@ const char *pattern_name(enum pattern_kind kind); /* `dead write` */
 int patterns_find(struct report *r, const struct pattern_options *o, struct patterns *out, char *err, size_t err_len);
 void patterns_free(struct patterns *p);
 
-/* Sections of a document: the findings (at most `limit`; kind PATTERNS: all), and what cannot be known. */
+/* Sections of a document: the findings (at most `limit`, 0: all; kind PATTERNS: all), and what cannot be known. */
 int patterns_print(struct emitter *e, struct report *r, const struct patterns *p, const struct pattern_options *o,
                    enum pattern_kind kind, int64_t limit, char *err, size_t err_len);
 

@@ -178,7 +178,7 @@ static void print_findings(struct emitter *e, const struct patterns *p, struct n
              kind == PATTERNS ? "" : ": ", kind == PATTERNS ? "" : pattern_name(kind));
     emit_list(e, "patterns", label, LOOK_TABLE);
     emit_columns(e, 8, columns);
-    for (int64_t i = 0; i < p->findings && shown < limit; i++) {
+    for (int64_t i = 0; i < p->findings && (!limit || shown < limit); i++) {
         if (kind != PATTERNS && p->finding[i].kind != kind) continue;
         print_finding(e, p, &p->finding[i], n, o);
         shown++;

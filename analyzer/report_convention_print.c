@@ -1,20 +1,10 @@
 /* Conventions side by side, and 6·N·T against what ran, through the emitter. */
 #include "analyzer/report_convention.h"
+#include "analyzer/report_print.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-static int for_people(const struct emitter *e) {
-    return e->format == EMIT_TEXT || e->format == EMIT_MARKDOWN;
-}
-
-static void int_or_null(struct emitter *e, const char *key, const char *label, enum emit_unit unit, int64_t value) {
-    if (value == REPORT_UNKNOWN)
-        emit_null(e, key, label);
-    else
-        emit_int(e, key, label, unit, value);
-}
 
 /* The step that stands for all: the last whole one that trains, with its tokens known. */
 static int64_t chosen(const struct report *r) {
@@ -71,13 +61,13 @@ void report_print_conventions(struct emitter *e, const struct report *r) {
         snprintf(label, sizeof label, "FLOPs of a step by convention (step %lld, %lld tokens or samples)",
                  (long long)s->index, (long long)s->tokens);
     emit_object(e, "conventions", NULL, s ? LOOK_FIELDS : LOOK_HIDDEN);
-    int_or_null(e, "step", NULL, UNIT_NONE, s ? s->index : REPORT_UNKNOWN);
-    int_or_null(e, "tokens", NULL, UNIT_NONE, s ? s->tokens : REPORT_UNKNOWN);
+    report_print_int(e, "step", NULL, UNIT_NONE, s ? s->index : REPORT_UNKNOWN);
+    report_print_int(e, "tokens", NULL, UNIT_NONE, s ? s->tokens : REPORT_UNKNOWN);
     emit_list(e, "ways", s ? label : NULL, s ? LOOK_TABLE : LOOK_HIDDEN);
     for (int way = 0; s && way < REPORT_WAYS; way++) {
         struct report_way w;
         report_way_of(r, place, (enum way)way, &w);
-        if (!for_people(e) || is_worth_a_row(r, place, (enum way)way, &w)) print_way(e, s, (enum way)way, &w);
+        if (!emit_for_people(e) || is_worth_a_row(r, place, (enum way)way, &w)) print_way(e, s, (enum way)way, &w);
     }
     emit_end(e);
     emit_end(e);
@@ -101,7 +91,7 @@ void report_print_difference(struct emitter *e, const struct report *r) {
     int64_t n = s ? c->n_terms : 0;
     if (s) snprintf(label, sizeof label, "6n against what ran (step %lld)", (long long)s->index);
     emit_object(e, "flops_difference", NULL, n ? LOOK_FIELDS : LOOK_HIDDEN);
-    int_or_null(e, "step", NULL, UNIT_NONE, s ? s->index : REPORT_UNKNOWN);
+    report_print_int(e, "step", NULL, UNIT_NONE, s ? s->index : REPORT_UNKNOWN);
     emit_list(e, "terms", n ? label : NULL, n ? LOOK_TABLE : LOOK_HIDDEN);
     for (int64_t i = 0; i < n; i++) {
         const struct report_term *t = &c->terms[i];
@@ -136,11 +126,11 @@ void report_print_model(struct emitter *e, const struct report *r) {
     for (int f = 0; f < MODEL_FACTS; f++) any |= c->how[f] != NULL;
     emit_list(e, "model", any ? "The model, as the trace tells it" : NULL, any ? LOOK_TABLE : LOOK_HIDDEN);
     for (int f = 0; f < MODEL_FACTS; f++) {
-        if (!c->how[f] || (for_people(e) && !c->fact[f])) continue;
+        if (!c->how[f] || (emit_for_people(e) && !c->fact[f])) continue;
         emit_object(e, "", NULL, LOOK_FIELDS);
         emit_text(e, "fact", NULL, report_fact_names[f]);
         emit_text(e, NULL, "fact", labels[f]);
-        int_or_null(e, "value", "value", UNIT_NONE, c->fact[f]);
+        report_print_int(e, "value", "value", UNIT_NONE, c->fact[f]);
         emit_text(e, "how", "how it is known", c->how[f]);
         emit_end(e);
     }

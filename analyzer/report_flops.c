@@ -10,10 +10,13 @@
 
 /* ---- sums ---- */
 
+const char *const report_phase_names[REPORT_PHASES] = {
+    [PHASE_FORWARD] = "forward",     [PHASE_BACKWARD] = "backward", [PHASE_OPTIMIZER] = "optimizer",
+    [PHASE_RECOMPUTE] = "recompute", [PHASE_NONE] = "none",         [PHASE_EVALUATION] = "evaluation"};
+
 enum report_phase report_phase_of(const char *name) {
-    static const char *const names[] = {"forward", "backward", "optimizer", "recompute", NULL, "evaluation"};
     for (int i = 0; name && i < REPORT_PHASES; i++)
-        if (names[i] && !strcmp(name, names[i])) return (enum report_phase)i;
+        if (!strcmp(name, report_phase_names[i])) return (enum report_phase)i;
     return PHASE_NONE;
 }
 

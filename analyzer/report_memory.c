@@ -19,22 +19,12 @@ static void device_peaks(struct report *r, const struct memory_sweep *s) {
     free(requests);
 }
 
-static int peak_of(struct report *r, const char *kinds, int64_t *out, char *err, size_t err_len) {
-    struct memory_sweep s;
-    int rc = memory_sweep_load_kinds(r, kinds, &s, err, err_len);
-    *out = 0;
-    for (int64_t i = 0; i < s.moments; i++)
-        if (s.total[i] > *out) *out = s.total[i];
-    memory_sweep_free(&s);
-    return rc;
-}
-
 int report_load_memory(struct report *r, char *err, size_t err_len) {
     const struct memory_sweep *s = memory_sweep_of(r, err, err_len);
     if (!s) return -1;
     device_peaks(r, s);
-    int rc = peak_of(r, "'managed'", &r->managed_peak_bytes, err, err_len);
-    if (!rc) rc = peak_of(r, "'pinned', 'registered'", &r->pinned_peak_bytes, err, err_len);
-    if (!rc) rc = peak_of(r, "'array'", &r->array_peak_bytes, err, err_len);
+    int rc = memory_sweep_highest(r, "'managed'", &r->managed_peak_bytes, err, err_len);
+    if (!rc) rc = memory_sweep_highest(r, "'pinned', 'registered'", &r->pinned_peak_bytes, err, err_len);
+    if (!rc) rc = memory_sweep_highest(r, "'array'", &r->array_peak_bytes, err, err_len);
     return rc;
 }

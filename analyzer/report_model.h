@@ -24,7 +24,8 @@ enum report_phase {
     PHASE_EVALUATION,
     REPORT_PHASES
 };
-enum report_phase report_phase_of(const char *name); /* op_cost.phase; NULL, or none of them: PHASE_NONE */
+extern const char *const report_phase_names[REPORT_PHASES]; /* as op_cost.phase has them; PHASE_NONE: "none" */
+enum report_phase report_phase_of(const char *name);        /* op_cost.phase; NULL, or none of them: PHASE_NONE */
 enum report_convention { CONVENTION_6N, CONVENTION_6N_MATMUL, CONVENTION_PALM, CONVENTION_CAUSAL, REPORT_CONVENTIONS };
 
 struct report_memory {

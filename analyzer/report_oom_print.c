@@ -7,13 +7,6 @@
 
 #define SHOWN_CALLS 8 /* to people; machines get all */
 
-static void int_or_null(struct emitter *e, const char *key, const char *label, enum emit_unit unit, int64_t value) {
-    if (value == REPORT_UNKNOWN)
-        emit_null(e, key, label);
-    else
-        emit_int(e, key, label, unit, value);
-}
-
 /* "in forward of step 1", "before the first step". */
 static void describe_place(const struct report *r, char *out, size_t room) {
     const struct report_oom *o = r->oom;
@@ -31,14 +24,14 @@ static void print_head(struct emitter *e, const struct report *r) {
     const struct report_oom *o = r->oom;
     char place[64];
     emit_text(e, "function", "call", o->call->function);
-    int_or_null(e, "device", r->devices > 1 ? "device" : NULL, UNIT_NONE, o->call->device);
-    int_or_null(e, "asked_bytes", "asked for", UNIT_BYTES, o->call->asked_bytes);
+    report_print_int(e, "device", r->devices > 1 ? "device" : NULL, UNIT_NONE, o->call->device);
+    report_print_int(e, "asked_bytes", "asked for", UNIT_BYTES, o->call->asked_bytes);
     emit_bool(e, "survived", NULL, o->call->survived);
     emit_text(e, NULL, "afterwards",
               o->call->survived ? "the program went on: it got memory or started work later"
                                 : "the program did no more work on the device");
-    int_or_null(e, "ns", NULL, UNIT_NS, o->call->end_ns);
-    int_or_null(e, "step", NULL, UNIT_NONE, o->step);
+    report_print_int(e, "ns", NULL, UNIT_NS, o->call->end_ns);
+    report_print_int(e, "step", NULL, UNIT_NONE, o->step);
     emit_text(e, "phase", NULL, o->phase[0] ? o->phase : NULL);
     describe_place(r, place, sizeof place);
     emit_text(e, NULL, "where", place);
@@ -47,18 +40,18 @@ static void print_head(struct emitter *e, const struct report *r) {
 /* What the device's memory was taken by, line by line; the lines add up to total. */
 static void print_books(struct emitter *e, const struct report_oom *o) {
     int pool = o->slack_bytes != REPORT_UNKNOWN, apart = o->context_bytes != REPORT_UNKNOWN;
-    int_or_null(e, "total_bytes", "device has", UNIT_BYTES, o->total_bytes);
-    int_or_null(e, "free_bytes", "free, by the driver", UNIT_BYTES, o->free_bytes);
+    report_print_int(e, "total_bytes", "device has", UNIT_BYTES, o->total_bytes);
+    report_print_int(e, "free_bytes", "free, by the driver", UNIT_BYTES, o->free_bytes);
     emit_int(e, "live_bytes", "the program's", UNIT_BYTES, o->live_bytes);
     emit_int(e, "managed_bytes", o->managed_bytes ? "managed, where unknown" : NULL, UNIT_BYTES, o->managed_bytes);
-    int_or_null(e, "pool_reserved_bytes", NULL, UNIT_BYTES, o->pool_reserved_bytes);
-    int_or_null(e, "pool_used_bytes", NULL, UNIT_BYTES, o->pool_used_bytes);
-    int_or_null(e, "pool_slack_bytes", pool ? "pool, not used" : NULL, UNIT_BYTES, o->slack_bytes);
-    int_or_null(e, "context_bytes", apart ? "context at the start" : NULL, UNIT_BYTES, o->context_bytes);
-    int_or_null(e, "unexplained_bytes", apart ? "rounding and others" : "context, rounding, others", UNIT_BYTES,
-                o->unexplained_bytes);
-    int_or_null(e, "largest_bytes", "could be had at most", UNIT_BYTES, o->largest_bytes);
-    int_or_null(e, "missing_bytes", "missing", UNIT_BYTES, o->missing_bytes);
+    report_print_int(e, "pool_reserved_bytes", NULL, UNIT_BYTES, o->pool_reserved_bytes);
+    report_print_int(e, "pool_used_bytes", NULL, UNIT_BYTES, o->pool_used_bytes);
+    report_print_int(e, "pool_slack_bytes", pool ? "pool, not used" : NULL, UNIT_BYTES, o->slack_bytes);
+    report_print_int(e, "context_bytes", apart ? "context at the start" : NULL, UNIT_BYTES, o->context_bytes);
+    report_print_int(e, "unexplained_bytes", apart ? "rounding and others" : "context, rounding, others", UNIT_BYTES,
+                     o->unexplained_bytes);
+    report_print_int(e, "largest_bytes", "could be had at most", UNIT_BYTES, o->largest_bytes);
+    report_print_int(e, "missing_bytes", "missing", UNIT_BYTES, o->missing_bytes);
     emit_text(e, "shrink_first", "largest class", report_class_names[o->shrink_first]);
 }
 
@@ -85,8 +78,8 @@ static void print_block(struct emitter *e, const struct report *r, const struct 
     emit_real(e, "confidence", "confidence", UNIT_NONE, b->confidence);
     emit_text(e, "rule", "rule", b->rule ? b->rule : "not classified");
     emit_int(e, "alloc_ns", NULL, UNIT_NS, b->alloc_ns);
-    int_or_null(e, NULL, "age then", UNIT_NS, r->oom->call->end_ns - b->alloc_ns);
-    int_or_null(e, "step", NULL, UNIT_NONE, b->step);
+    report_print_int(e, NULL, "age then", UNIT_NS, r->oom->call->end_ns - b->alloc_ns);
+    report_print_int(e, "step", NULL, UNIT_NONE, b->step);
     emit_end(e);
 }
 
@@ -104,7 +97,7 @@ static void print_largest(struct emitter *e, const struct report *r) {
 
 /* All of them, where there are several. */
 static void print_calls(struct emitter *e, const struct report_oom *o) {
-    int people = e->format == EMIT_TEXT || e->format == EMIT_MARKDOWN, table = o->n_calls > 1;
+    int people = emit_for_people(e), table = o->n_calls > 1;
     int64_t first = people && o->n_calls > SHOWN_CALLS ? o->n_calls - SHOWN_CALLS : 0;
     char label[96];
     snprintf(label, sizeof label, "Calls that found no memory: %lld, of which %lld were survived%s",
@@ -117,10 +110,10 @@ static void print_calls(struct emitter *e, const struct report_oom *o) {
         emit_object(e, "", NULL, LOOK_FIELDS);
         emit_int(e, "op", "op", UNIT_NONE, c->op);
         emit_text(e, "function", "call", c->function);
-        int_or_null(e, "device", NULL, UNIT_NONE, c->device);
-        int_or_null(e, "asked_bytes", "asked for", UNIT_BYTES, c->asked_bytes);
+        report_print_int(e, "device", NULL, UNIT_NONE, c->device);
+        report_print_int(e, "asked_bytes", "asked for", UNIT_BYTES, c->asked_bytes);
         emit_bool(e, "survived", "survived", c->survived);
-        int_or_null(e, "ns", NULL, UNIT_NS, c->end_ns);
+        report_print_int(e, "ns", NULL, UNIT_NS, c->end_ns);
         emit_end(e);
     }
     emit_end(e);

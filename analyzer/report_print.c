@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void int_or_null(struct emitter *e, const char *key, const char *label, enum emit_unit unit, int64_t value) {
+void report_print_int(struct emitter *e, const char *key, const char *label, enum emit_unit unit, int64_t value) {
     if (value == REPORT_UNKNOWN)
         emit_null(e, key, label);
     else
@@ -28,8 +28,8 @@ static void print_program(struct emitter *e, const struct report *r) {
     emit_list(e, "argv", NULL, LOOK_HIDDEN);
     for (int i = 0; i < r->n_argv; i++) emit_text(e, "", NULL, r->argv[i]);
     emit_end(e);
-    int_or_null(e, "pid", "process id", UNIT_NONE, r->pid);
-    int_or_null(e, "exit_code", "exit code", UNIT_NONE, r->exit_code);
+    report_print_int(e, "pid", "process id", UNIT_NONE, r->pid);
+    report_print_int(e, "exit_code", "exit code", UNIT_NONE, r->exit_code);
     emit_text(e, NULL, "trace", r->path);
     emit_text(e, NULL, "state", r->state);
     emit_end(e);
@@ -61,7 +61,7 @@ static void print_device(struct emitter *e, const struct report *r) {
     emit_object(e, "device", "Device", LOOK_FIELDS);
     emit_text(e, "name", "name", r->device_name);
     print_profile(e, r);
-    int_or_null(e, NULL, "memory", UNIT_BYTES, r->device_total_bytes);
+    report_print_int(e, NULL, "memory", UNIT_BYTES, r->device_total_bytes);
     snprintf(capability, sizeof capability, "%lld.%lld", (long long)r->cc_major, (long long)r->cc_minor);
     emit_text(e, NULL, "compute capability",
               r->cc_major == REPORT_UNKNOWN || r->cc_minor == REPORT_UNKNOWN ? NULL : capability);
@@ -85,7 +85,7 @@ static void print_totals(struct emitter *e, const struct report *r) {
     emit_object(e, "totals", "Totals", LOOK_FIELDS);
     emit_int(e, "ops", "calls recorded", UNIT_NONE, r->ops);
     emit_int(e, "gemms", "matrix products", UNIT_NONE, r->gemms);
-    int_or_null(e, "kernels", "kernel launches", UNIT_NONE, r->launches);
+    report_print_int(e, "kernels", "kernel launches", UNIT_NONE, r->launches);
     emit_int(e, "allocations", "allocations", UNIT_NONE, r->allocations);
     emit_int(e, "dropped", "calls lost", UNIT_NONE, r->dropped);
     report_print_sum(e, "flops", "FLOPs", &all);
@@ -173,7 +173,7 @@ void report_print_run(struct emitter *e, const struct report *r) {
         snprintf(label, sizeof label, "Run: no step found");
     emit_object(e, "run", label, LOOK_FIELDS);
     emit_int(e, "steps", "steps", UNIT_NONE, r->n_steps);
-    if (r->n_steps || e->format == EMIT_JSON || e->format == EMIT_CSV) {
+    if (r->n_steps || !emit_for_people(e)) {
         print_spread(e, "step_ns", "step time", UNIT_NS, &r->step_ns);
         print_spread(e, "gemm_flops", "matrix products", UNIT_FLOPS, &r->step_gemm);
         print_spread(e, "other_flops", NULL, UNIT_FLOPS, &r->step_other);
@@ -202,9 +202,9 @@ static void print_phases(struct emitter *e, const struct report *r, const struct
         const struct report_phase_row *p = &r->phases[*next];
         emit_object(e, "", NULL, LOOK_FIELDS);
         emit_text(e, "name", NULL, p->name);
-        int_or_null(e, "micro_batch", NULL, UNIT_NONE, p->micro_batch);
-        int_or_null(e, "start_ns", NULL, UNIT_NS, p->start_ns);
-        int_or_null(e, "end_ns", NULL, UNIT_NS, p->end_ns);
+        report_print_int(e, "micro_batch", NULL, UNIT_NONE, p->micro_batch);
+        report_print_int(e, "start_ns", NULL, UNIT_NS, p->start_ns);
+        report_print_int(e, "end_ns", NULL, UNIT_NS, p->end_ns);
         emit_end(e);
     }
     emit_end(e);
@@ -225,15 +225,15 @@ static void print_rates(struct emitter *e, const struct report *r, const struct 
 static void print_step(struct emitter *e, const struct report *r, const struct report_step *s, int64_t *next_phase) {
     emit_object(e, "", NULL, LOOK_FIELDS);
     emit_int(e, "index", "step", UNIT_NONE, s->index);
-    int_or_null(e, "start_ns", NULL, UNIT_NS, s->start_ns);
-    int_or_null(e, "end_ns", NULL, UNIT_NS, s->end_ns);
-    int_or_null(e, "device_start_ns", NULL, UNIT_NS, s->device_start_ns);
-    int_or_null(e, "device_end_ns", NULL, UNIT_NS, s->device_end_ns);
-    int_or_null(e, NULL, "time", UNIT_NS, s->ns);
+    report_print_int(e, "start_ns", NULL, UNIT_NS, s->start_ns);
+    report_print_int(e, "end_ns", NULL, UNIT_NS, s->end_ns);
+    report_print_int(e, "device_start_ns", NULL, UNIT_NS, s->device_start_ns);
+    report_print_int(e, "device_end_ns", NULL, UNIT_NS, s->device_end_ns);
+    report_print_int(e, NULL, "time", UNIT_NS, s->ns);
     emit_bool(e, "complete", NULL, s->complete);
     emit_text(e, "found_by", NULL, s->found_by[0] ? s->found_by : NULL);
-    int_or_null(e, "tokens", NULL, UNIT_NONE, s->tokens);
-    int_or_null(e, "micro_batches", NULL, UNIT_NONE, s->micro_batches);
+    report_print_int(e, "tokens", NULL, UNIT_NONE, s->tokens);
+    report_print_int(e, "micro_batches", NULL, UNIT_NONE, s->micro_batches);
     print_phases(e, r, s, next_phase);
     report_print_flops(e, r, &s->flops);
     print_rates(e, r, s);
@@ -256,15 +256,15 @@ static void print_steps(struct emitter *e, const struct report *r) {
 
 static void print_block(struct emitter *e, sqlite3_stmt *st) {
     emit_object(e, "", NULL, LOOK_FIELDS);
-    int_or_null(e, "id", "id", UNIT_NONE, report_column(st, 0));
-    int_or_null(e, "offset", NULL, UNIT_BYTES, report_column(st, 1));
-    int_or_null(e, "bytes", "bytes", UNIT_BYTES, report_column(st, 2));
+    report_print_int(e, "id", "id", UNIT_NONE, report_column(st, 0));
+    report_print_int(e, "offset", NULL, UNIT_BYTES, report_column(st, 1));
+    report_print_int(e, "bytes", "bytes", UNIT_BYTES, report_column(st, 2));
     emit_text(e, "class", "class", (const char *)sqlite3_column_text(st, 3));
     emit_real(e, "confidence", "confidence", UNIT_NONE,
               sqlite3_column_type(st, 4) == SQLITE_NULL ? NAN : sqlite3_column_double(st, 4));
     emit_text(e, "rule", "rule", (const char *)sqlite3_column_text(st, 5));
-    int_or_null(e, "alloc_ns", NULL, UNIT_NS, report_column(st, 6));
-    int_or_null(e, "free_ns", NULL, UNIT_NS, report_column(st, 7));
+    report_print_int(e, "alloc_ns", NULL, UNIT_NS, report_column(st, 6));
+    report_print_int(e, "free_ns", NULL, UNIT_NS, report_column(st, 7));
     emit_end(e);
 }
 

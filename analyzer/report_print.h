@@ -15,6 +15,8 @@ void report_print_memory(struct emitter *e, const struct report_memory *m, const
 /* The lines of a run's figures, medians with their spread. */
 void report_print_run(struct emitter *e, const struct report *r);
 
+/* REPORT_UNKNOWN: null. */
+void report_print_int(struct emitter *e, const char *key, const char *label, enum emit_unit unit, int64_t value);
 /* An amount with its bounds: `key` (the least) and `key`_most, both null where something is uncounted. */
 void report_print_sum(struct emitter *e, const char *key, const char *label, const struct report_sum *s);
 /* Of a step. */

@@ -6,15 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static int for_people(const struct emitter *e) {
-    return e->format == EMIT_TEXT || e->format == EMIT_MARKDOWN;
-}
-
 static void null_range(struct emitter *e, const char *key, const char *label) {
     char most[64];
     emit_null(e, key, label);
     snprintf(most, sizeof most, "%s_most", key);
-    if (!for_people(e)) emit_null(e, most, NULL);
+    if (!emit_for_people(e)) emit_null(e, most, NULL);
 }
 
 /* For people: what the user's rules priced, in part or in whole, is marked wherever it stands. */
@@ -33,7 +29,7 @@ void report_print_sum(struct emitter *e, const char *key, const char *label, con
                                                          : EMIT_EXACT;
     if (s->uncounted)
         null_range(e, key, label);
-    else if (s->user && label && for_people(e))
+    else if (s->user && label && emit_for_people(e))
         print_users_sum(e, label, s);
     else
         emit_range(e, key, label, UNIT_FLOPS, how, s->least, s->most);
@@ -92,7 +88,7 @@ static void time_or_null(struct emitter *e, const struct report *r, int64_t time
 
 /* How many rows of a list by size are shown: people get the first ones. */
 static int64_t shown(const struct emitter *e, int64_t n) {
-    return for_people(e) && n > 12 ? 12 : n;
+    return emit_for_people(e) && n > 12 ? 12 : n;
 }
 
 static void first_of(char *label, size_t room, const char *what, int64_t n, int64_t all) {
@@ -131,7 +127,7 @@ static double intensity(const struct emitter *e, const struct report_function *f
     __int128 bytes = f->read.least + f->written.least;
     if (f->flops.uncounted || f->read.uncounted || f->written.uncounted || bytes <= 0) return NAN;
     double v = (double)f->flops.least / (double)bytes;
-    if (!for_people(e) || v == 0) return v;
+    if (!emit_for_people(e) || v == 0) return v;
     double unit = pow(10, floor(log10(v)) - 2);
     return round(v / unit) * unit;
 }
@@ -169,7 +165,7 @@ static void print_times(struct emitter *e, const struct report *r) {
         emit_int(e, "timed", NULL, UNIT_NONE, f->timed);
         emit_real(e, NULL, "share", UNIT_SHARE,
                   f->time_ns == REPORT_UNKNOWN || !r->busy_ns ? NAN : (double)f->time_ns / (double)r->busy_ns);
-        if (!for_people(e)) {
+        if (!emit_for_people(e)) {
             emit_int(e, "launches", NULL, UNIT_NONE, f->launches);
             print_cost(e, f);
             emit_real(e, "roofline_share", NULL, UNIT_SHARE, f->roofline_share);
@@ -192,7 +188,7 @@ static void print_costs(struct emitter *e, const struct report *r) {
         all += has_cost(&r->functions[i]);
         roofs += r->functions[i].costed && !isnan(r->functions[i].roofline_share);
     }
-    if (!for_people(e) || !all) return;
+    if (!emit_for_people(e) || !all) return;
     left = shown(e, all);
     first_of(label, sizeof label, "FLOPs and bytes by function (bytes: the least)", left, all);
     emit_list(e, NULL, label, LOOK_TABLE);

@@ -5,10 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static int for_people(const struct emitter *e) {
-    return e->format == EMIT_TEXT || e->format == EMIT_MARKDOWN;
-}
-
 static const char *detail_label(int detail, char *room, size_t size) {
     static const char *const labels[SPLIT_DETAILS] = {
         [SPLIT_VECTOR] = "other kernels",
@@ -193,7 +189,7 @@ static void print_at_peak(struct emitter *e, const struct report *r, const struc
         emit_end(e);
     }
     emit_end(e);
-    if (!for_people(e) || !(at_peak > 0)) return;
+    if (!emit_for_people(e) || !(at_peak > 0)) return;
     peak_words(r, flops, words, sizeof words);
     emit_human(ns, sizeof ns, UNIT_NS, at_peak, 0);
     snprintf(whole, sizeof whole, "%s = %s: %.3g %% of the time", words, ns,
@@ -204,16 +200,12 @@ static void print_at_peak(struct emitter *e, const struct report *r, const struc
 /* ---- phases ---- */
 
 static void print_phase(struct emitter *e, const struct report *r, const struct split_step *s, enum report_phase p) {
-    static const char *const names[REPORT_PHASES] = {"forward",   "backward", "optimizer",
-                                                     "recompute", "none",     "evaluation"};
-    static const char *const words[REPORT_PHASES] = {"forward",   "backward",    "optimizer",
-                                                     "recompute", "in no phase", "evaluation"};
     const struct report_flops *f = &r->steps[s->index].flops;
     double seconds = (double)s->phase_ns[p] * 1e-9, peak = report_peak_seconds(r, f->phase_by_format[p]);
     int counts = p < PHASE_NONE && seconds > 0 && !f->gemm.uncounted;
     emit_object(e, "", NULL, LOOK_FIELDS);
-    emit_text(e, "name", NULL, names[p]);
-    emit_text(e, NULL, "phase", words[p]);
+    emit_text(e, "name", NULL, report_phase_names[p]);
+    emit_text(e, NULL, "phase", p == PHASE_NONE ? "in no phase" : report_phase_names[p]);
     emit_int(e, "ns", "time", UNIT_NS, s->phase_ns[p]);
     emit_real(e, "share", "share", UNIT_SHARE, share_of(s, s->phase_ns[p]));
     if (p < PHASE_NONE)
@@ -275,7 +267,7 @@ void why_print(struct emitter *e, const struct report *r, const struct split_ste
         emit_null(e, "sum_ns", NULL);
     }
     print_at_peak(e, r, &r->steps[s->index]);
-    if (for_people(e))
+    if (emit_for_people(e))
         s->on_device ? people_device(e, r, s) : people_host(e, s);
     else
         machine_parts(e, r, s);

@@ -42,6 +42,18 @@ int view_number(const struct arguments *args, int o, int64_t most, int64_t *out)
     return 0;
 }
 
+int64_t view_step(const struct report *r, const struct arguments *args, int o, int64_t otherwise, char *err,
+                  size_t err_len) {
+    int64_t n = 0;
+    if (!args->given[o]) return otherwise;
+    view_number(args, o, INT32_MAX, &n); /* was parsed before */
+    for (int64_t i = 0; i < r->n_steps; i++)
+        if (r->steps[i].index == n) return i;
+    snprintf(err, err_len, "%s: no step %" PRId64 ": %" PRId64 " step(s) were found, counted from 0", r->path, n,
+             r->n_steps);
+    return VIEW_STEP_NONE;
+}
+
 static int parse_format(const struct arguments *args, enum emit_format *out) {
     static const char *const names[] = {"text", "markdown", "json", "csv", NULL};
     int format = EMIT_TEXT;

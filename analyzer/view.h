@@ -24,6 +24,8 @@ enum { VIEW_FORMAT, VIEW_OUTPUT, VIEW_PEAK, VIEW_RULES, VIEW_OPTIONS };
 
 #define VIEW_USAGE "[--format text|json|csv|markdown] [-o OUT] [--peak-tflops X] [--rules FILE]"
 
+enum { VIEW_STEP_NONE = -2 };
+
 struct view {
     /* Called before a trace is opened, to parse the view's own options; NULL: none are parsed. 0, or the exit code,
      * after cmd_fail. */
@@ -46,6 +48,11 @@ void view_notes(struct emitter *e, const struct report *r);
 /* A whole number of 0 or more for option `o` of the table, at most `most`. 0, or the exit code after cmd_fail. Not
  * given: *out stays. */
 int view_number(const struct arguments *args, int o, int64_t most, int64_t *out);
+
+/* Place in r->steps of the step that option `o` names; not given: `otherwise`. VIEW_STEP_NONE with one line in err:
+ * there is no such step. Asked before anything is printed. */
+int64_t view_step(const struct report *r, const struct arguments *args, int o, int64_t otherwise, char *err,
+                  size_t err_len);
 
 /* Index of the option's value in `names` (NULL-terminated); not given: *out stays. 0, or the exit code after cmd_fail,
  * which lists them. */

@@ -165,7 +165,7 @@ def test_a_trace_without_memory(tmp_path, fmt):
 
 def test_bad_command_lines(tmp_path):
     db = Trace(tmp_path / 'a.db').close()
-    assert 'no step 3: 0 were found' in show('peak', '--step', '3', db, code=1)
+    assert 'no step 3: 0 step(s) were found' in show('peak', '--step', '3', db, code=1)
     assert '--step x' in show('peak', '--step', 'x', db, code=2) and '--timeline' in show('memory', '--timeline=x', db, code=2)
     assert 'no trace given' in show('memory', code=2)
 

@@ -293,7 +293,7 @@ def test_no_steps_and_no_such_step(tmp_path):
     t = DeviceTrace(tmp_path / 'none.db')
     d = steps('--why', t.close())
     assert d['steps'] == [] and d['time_split'] is None
-    assert '--step 7' in steps('--step', '7', by_hand(tmp_path / 't.db'), code=1)
+    assert 'no step 7: 1 step(s) were found' in steps('--step', '7', by_hand(tmp_path / 't.db'), code=1)
     assert '--step x' in steps('--step', 'x', tmp_path / 't.db', code=2)
 
 
