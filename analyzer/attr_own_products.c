@@ -311,6 +311,18 @@ static void find_constants(struct own *o) {
     for (int32_t r = 0; r < t->ranges && n < 2; r++) o->weight[r] = 0;
 }
 
+/* A kernel changes in place what the library's products read, after they did: no inference. */
+static int trains(const struct own *o) {
+    const struct at_trace *t = o->t;
+    for (int32_t i = 0; i < t->ranges && t->gemms; i++) {
+        const struct at_range *r = &t->range[i];
+        if (!r->gemm_reads || r->gemm_writes || !lasts(o, i)) continue;
+        AT_EACH_TOUCH(t, r, a)
+        if (is_kernel(&t->event[a->event]) && at_modifies(a->mode) && a->event > t->first_gemm) return 1;
+    }
+    return 0;
+}
+
 /* ---- all
  * ------------------------------------------------------------------------------------------------------------------ */
 static int64_t count_weights(struct own *o) {
@@ -333,12 +345,35 @@ static void find_weights(struct own *o) {
     }
 }
 
-/* Bytes of what library calls read as factors, and updates change (without any: nobody does). */
-static int64_t library_weights(const struct own *o, int inference) {
+/* A factor of the library's products that is a weight, by what can be seen of it: content that lives on, or that an
+ * update wrote (from a master copy). */
+static int is_library_weight(const struct own *o, const struct at_range *r) {
+    const struct at_trace *t = o->t;
+    if (!r->gemm_reads) return 0;
+    for (int32_t i = r->value0; i < r->value0 + r->values; i++) {
+        const struct at_value *v = &t->value[i];
+        if (!v->gemm_operand || v->gemm_result) continue;
+        if (spans(o, v) || (v->birth >= 0 && o->update[v->birth])) return 1;
+    }
+    return 0;
+}
+
+/* Kernels cast what updates change, and the library reads the casts. */
+static int is_cast_for_library(const struct own *o, int32_t range) {
+    const struct at_trace *t = o->t;
+    if (!o->state[range]) return 0;
+    AT_EACH_TOUCH(t, &t->range[range], a) {
+        if (a->mode != AT_R || !is_kernel(&t->event[a->event]) || t->event[a->event].accesses > RANGES_MOST) continue;
+        AT_EACH_ACCESS(t, a->event, b) if (b->mode == AT_W && t->value[b->value].gemm_operand) return 1;
+    }
+    return 0;
+}
+
+static int64_t library_weights(const struct own *o) {
     int64_t bytes = 0;
     for (int32_t i = 0; i < o->t->ranges; i++) {
         const struct at_range *r = &o->t->range[i];
-        if (r->gemm_reads && (inference ? r->values == 1 && lasts(o, i) : o->state[i])) bytes += bytes_of(r);
+        if (is_library_weight(o, r) || (!o->weight[i] && is_cast_for_library(o, i))) bytes += bytes_of(r);
     }
     return bytes;
 }
@@ -368,13 +403,12 @@ void at_own_products(struct at_trace *t) {
     find_updates(&o);
     find_weights(&o);
     int64_t own = count_weights(&o);
-    int inference = !own;
-    if (inference) {
+    if (!own && !trains(&o)) {
         find_constants(&o);
         own = count_weights(&o);
     }
     int doubtful = t->blind && t->gemms; /* the library's products tell enough */
-    if (own && !doubtful && own > library_weights(&o, inference)) {
+    if (own && !doubtful && own > library_weights(&o)) {
         o.all = own;
         note_late_factors(&o);
         for (int32_t r = 0; r < t->ranges; r++)
