@@ -84,7 +84,7 @@ static int print(struct emitter *e, struct report *r, const struct arguments *ar
 }
 
 static int leaks(const struct arguments *args) {
-    static const struct view view = {.parse = parse, .print = print};
+    static const struct view view = {.parse = parse, .print = print, .without_rates = 1};
     return view_run(args, &view);
 }
 

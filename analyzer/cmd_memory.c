@@ -299,7 +299,7 @@ static int print(struct emitter *e, struct report *r, const struct arguments *ar
 }
 
 static int memory(const struct arguments *args) {
-    static const struct view view = {.parse = parse, .print = print, .table_limit = PEOPLE_SEE};
+    static const struct view view = {.parse = parse, .print = print, .without_rates = 1, .table_limit = PEOPLE_SEE};
     return view_run(args, &view);
 }
 

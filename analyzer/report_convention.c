@@ -7,6 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
+const char *const report_convention_names[REPORT_CONVENTIONS] = {[CONVENTION_6N] = "6n",
+                                                                 [CONVENTION_6N_MATMUL] = "6n-matmul",
+                                                                 [CONVENTION_PALM] = "palm",
+                                                                 [CONVENTION_CAUSAL] = "causal"};
 static const char *const names[REPORT_WAYS] = {[WAY_6N] = "6n",
                                                [WAY_6N_MATMUL] = "6n-matmul",
                                                [WAY_6N_MATMUL_CAUSAL] = "6n-matmul+causal",

@@ -358,8 +358,25 @@ static void note_limits(struct report *r) {
         report_note(r, "No training step was found: no update of parameters that matrix products read.");
 }
 
-static void note_peak(struct report *r) {
-    double highest = 0;
+int report_over_peak(const struct report *r, char *out, size_t room) {
+    double highest = 1;
+    const char *way = NULL;
+    int64_t step = 0;
+    for (int64_t i = 0; i < r->n_steps; i++)
+        for (int c = -1; c < REPORT_CONVENTIONS; c++) {
+            double share = c < 0 ? r->steps[i].hfu : r->steps[i].by_convention[c];
+            if (!(share > highest)) continue;
+            highest = share;
+            step = r->steps[i].index;
+            way = c < 0 ? "products executed" : report_convention_names[c];
+        }
+    if (way)
+        snprintf(out, room, "a step reached %.1f %% of the peak (step %lld, %s)", 100 * highest, (long long)step, way);
+    return way != NULL;
+}
+
+void report_note_peak(struct report *r) {
+    char over[128];
     int some = 0;
     for (int f = 0; f < PEAK_FORMATS; f++) some |= r->peak[f] > 0;
     if (!some && r->device_name)
@@ -376,18 +393,13 @@ static void note_peak(struct report *r) {
             report_note(r, "MFU unknown: products ran in %s, of which no peak is known; give it with --peak-tflops.",
                         devices_format_name(f));
     }
-    for (int64_t i = 0; i < r->n_steps; i++)
-        if (r->steps[i].hfu > highest) highest = r->steps[i].hfu;
-    for (int64_t i = 0; i < r->n_steps; i++)
-        for (int c = 0; c < REPORT_CONVENTIONS; c++)
-            if (r->steps[i].by_convention[c] > highest) highest = r->steps[i].by_convention[c];
-    if (highest > 1)
+    if (report_over_peak(r, over, sizeof over))
         report_note(r,
-                    "Warning: a step reached %.1f %% of the peak. Usual causes: a peak that is too low (another clock, "
+                    "Warning: %s. Usual causes: a peak that is too low (another clock, "
                     "the wrong number format, the dense one where products use structured sparsity),"
                     " work that was counted and not done (tied or doubly counted parameters, sliding windows), calls "
                     "whose device work ended after the step.",
-                    100 * highest);
+                    over);
 }
 
 int report_load(struct report *r, const struct report_options *options, char *err, size_t err_len) {
@@ -404,7 +416,6 @@ int report_load(struct report *r, const struct report_options *options, char *er
     note_marks(r);
     note_prices(r);
     note_limits(r);
-    note_peak(r);
     return 0;
 }
 

@@ -27,6 +27,7 @@ enum report_phase {
 extern const char *const report_phase_names[REPORT_PHASES]; /* as op_cost.phase has them; PHASE_NONE: "none" */
 enum report_phase report_phase_of(const char *name);        /* op_cost.phase; NULL, or none of them: PHASE_NONE */
 enum report_convention { CONVENTION_6N, CONVENTION_6N_MATMUL, CONVENTION_PALM, CONVENTION_CAUSAL, REPORT_CONVENTIONS };
+extern const char *const report_convention_names[REPORT_CONVENTIONS];
 
 struct report_memory {
     int64_t peak_bytes; /* device and async allocations live together */
@@ -165,6 +166,9 @@ struct report_options {
  * r->notes. */
 int report_open(struct report *r, const char *path, char *err, size_t err_len);
 int report_load(struct report *r, const struct report_options *options, char *err, size_t err_len);
+void report_note_peak(struct report *r); /* of the views that show rates: no peak is known, or a step is above it */
+/* 1 with a clause in out: a step is above the peak. */
+int report_over_peak(const struct report *r, char *out, size_t room);
 void report_close(struct report *r); /* frees and closes the database */
 
 void report_note(struct report *r, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -211,14 +211,14 @@ static void print_phases(struct emitter *e, const struct report *r, const struct
 }
 
 static void print_rates(struct emitter *e, const struct report *r, const struct report_step *s) {
-    static const char *const names[REPORT_CONVENTIONS] = {"6n", "6n-matmul", "palm", "causal"};
     double ns = s->ns == REPORT_UNKNOWN ? 0 : (double)s->ns;
     emit_real(e, NULL, "rate", UNIT_FLOPS_PER_S,
               ns > 0 && !s->flops.gemm.uncounted ? (double)s->flops.gemm.least / ns * 1e9 : NAN);
     emit_real(e, "mfu", at_best(r, "MFU", "MFU at best"), UNIT_SHARE, s->mfu);
     emit_real(e, "hfu", NULL, UNIT_SHARE, s->hfu);
     emit_object(e, "mfu_by_convention", NULL, LOOK_HIDDEN);
-    for (int c = 0; c < REPORT_CONVENTIONS; c++) emit_real(e, names[c], NULL, UNIT_SHARE, s->by_convention[c]);
+    for (int c = 0; c < REPORT_CONVENTIONS; c++)
+        emit_real(e, report_convention_names[c], NULL, UNIT_SHARE, s->by_convention[c]);
     emit_end(e);
 }
 

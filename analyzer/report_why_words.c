@@ -168,17 +168,25 @@ static int faster_format(const struct report *r, int format) {
 }
 
 static void compute_advice(char *out, size_t room, const struct report *r, const struct split_step *s, double share) {
-    double booked = 0, ns = 0;
+    double booked = 0, ns = 0, roof = 0, device = 0;
     char faster[128] = "";
     for (int d = SPLIT_PRODUCTS; d <= SPLIT_VECTOR; d++) {
         booked += s->detail[d].booked_ns;
         ns += (double)s->detail[d].ns;
+        roof += isnan(s->detail[d].roof_ns) ? 0 : s->detail[d].roof_ns;
+        device += (double)s->detail[d].device_ns;
     }
     int format = main_format(s), to = faster_format(r, format);
     if (to >= 0)
         snprintf(faster, sizeof faster, " In %s instead of %s the peak is %.3g times as high.", devices_format_name(to),
                  devices_format_name(format), r->peak[to] / r->peak[format]);
-    if (booked >= 0.6 * ns)
+    if (roof > 1.05 * device)
+        snprintf(
+            out, room,
+            "%.0f %% of the time is bound by compute, at %.0f %% of the peak: that peak is too low, so what is left "
+            "to win is not known.",
+            100 * share, 100 * roof / device);
+    else if (booked >= 0.6 * ns)
         snprintf(out, room,
                  "%.0f %% of the time is bound by compute and runs at %.0f %% of the peak: what is left is to compute "
                  "less.%s",

@@ -78,6 +78,7 @@ static void print_warnings(const struct report *r) {
         say("%lld calls were lost: the figures are lower bounds%s", (long long)r->dropped,
             r->dropped_ring ? "; a larger ACCT_RING_SLOTS avoids it" : "");
     if (r->state && !strcmp(r->state, "truncated")) say("truncated: %s", r->reason ? r->reason : "no reason was given");
+    if (report_over_peak(r, line, sizeof line)) say("warning: %s: the report names usual causes", line);
     if (r->n_steps && isnan(r->mfu.median) && (r->on_device || !r->modelled))
         say("no MFU: no peak is known for '%s' in the number format used; acct report --peak-tflops X %s",
             r->device_name ? r->device_name : "no device", r->path);

@@ -149,6 +149,7 @@ static int show_one(const struct arguments *args, const struct view *view, struc
     if (report_open(&r, path, err, sizeof err)) return cmd_fail(args->command, CMD_EXIT_FAILED, "%s", err);
     int rc = apply_rules(&r, ro->user_rules, err, sizeof err);
     if (!rc) rc = report_load(&r, ro, err, sizeof err);
+    if (!rc && !view->without_rates) report_note_peak(&r);
     if (!rc) rc = view->print(e, &r, args, err, sizeof err);
     report_close(&r);
     return rc ? cmd_fail(args->command, CMD_EXIT_FAILED, "%s", err) : 0;

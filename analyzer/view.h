@@ -33,7 +33,8 @@ struct view {
     /* Prints one trace as one object: opens it and closes it (view_open, emit_end). r is loaded. 0, or -1 with one line
      * in err. */
     int (*print)(struct emitter *e, struct report *r, const struct arguments *args, char *err, size_t err_len);
-    long table_limit; /* rows of a text table; 0: no limit */
+    int without_rates; /* shows neither MFU nor roofs: notes on the peak are left out */
+    long table_limit;  /* rows of a text table; 0: no limit */
 };
 
 /* The whole command: returns the exit code. */

@@ -353,7 +353,10 @@ def test_over_the_peak_is_printed_with_a_warning(tmp_path):
     t.step(0, 0, 1000, [('forward', 'fp32', 10**12, 1)])
     path = t.close()
     assert report(path)['steps'][0]['mfu'] == pytest.approx(1e12 / 1e-6 / PEAK['fp32'])
-    assert re.search(r'Warning.*peak', text(path))
+    warning = r'Warning: a step reached [\d.]+ % of the peak \(step 0, products executed\)'
+    assert re.search(warning, text(path))
+    for command, shows in (('steps', 1), ('flops', 1), ('ops', 1), ('memory', 0), ('peak', 0), ('leaks', 0)): # of memory, "the peak" is another
+        assert bool(re.search(warning, run(ACCT, command, path).stdout)) == shows, command
 
 
 def test_several_devices_are_said(tmp_path):

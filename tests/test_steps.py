@@ -115,6 +115,11 @@ def test_advice_names_what_dominates(tmp_path):
     t.steps(1_000_000)
     a = steps('--why', t.close())['time_split']['advice']
     assert len(a) == 1 and a[0].startswith('89 % of the time the device has nothing to do')
+    t = DeviceTrace(tmp_path / 'above.db')
+    t.call('gemm', (0, 1000), [(0, 100_000)], flops=int(FP32 * 300e-6), dtype='fp32', bytes=10)
+    t.steps(100_000)
+    a = steps('--why', t.close())['time_split']['advice']
+    assert len(a) == 1 and a[0].startswith('100 % of the time is bound by compute, at 300 % of the peak: that peak is too low')
 
 
 def test_text_shows_the_same(tmp_path):
