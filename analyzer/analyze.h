@@ -1,6 +1,5 @@
-/* The analysis of a trace: reads the recorded tables, writes the analysed ones (op_buffer, step, phase, alloc_class,
- * op_cost, op_time, price, price_count, kernel.demangled) in one transaction, and sets meta.analysis_version. Rules:
- * DESIGN section 7 and ATTRIBUTION.md. */
+/* The analysis of a trace: reads the recorded tables, writes the analysed ones (schema.sql) and kernel.demangled in one
+ * transaction, and sets meta.analysis_version. Rules: DESIGN section 7 and ATTRIBUTION.md. */
 #ifndef ACCT_ANALYZER_ANALYZE_H
 #define ACCT_ANALYZER_ANALYZE_H
 

@@ -69,11 +69,9 @@ const struct command cmd_analyze = {
     .name = "analyze",
     .synopsis = "compute steps, phases, memory classes and FLOPs of a trace anew",
     .usage = "[--quiet] [--rules FILE] TRACE...",
-    .details = "The results are the tables op_buffer, step, phase, alloc_class, op_cost, op_time, price and "
-               "price_count of the\n"
-               "trace itself. acct-collect does this when a program ends, and acct report when a trace has none or "
-               "those of an\n"
-               "older version.\n",
+    .details = "The results are tables of the trace itself, described in FORMAT.md. acct-collect does this when a "
+               "program ends,\n"
+               "and the commands that show a trace when it has none or those of an older version.\n",
     .options = options,
     .usage_exit = CMD_EXIT_USAGE,
     .function = analyze,
