@@ -1,4 +1,4 @@
-"""docs/FORMAT.md says what is: its events are those of trace/events.def, its tables and columns those of a fresh trace, its JSON what the commands print.
+"""docs/FORMAT.md says what is: its events are those of trace/events.def, its tables and columns those of a fresh trace; docs/JSON.md has the keys that the commands print.
 `python3 tests/test_format.py --write` renews the part on events."""
 import json, os, re, sqlite3, subprocess, sys
 import pytest
@@ -80,11 +80,11 @@ def test_tables_are_documented(tmp_path, build):
 # ---- the JSON of the commands -------------------------------------------------------------------------------------------------
 
 def documented_keys():
-    """{heading: keys} of the part on JSON."""
-    page, found = open(PAGE).read(), {}
-    for line in page[page.index('## 3. JSON of the commands'):].splitlines():
-        if line.startswith('#### '):
-            keys = found.setdefault(line[5:], set())
+    """{heading: keys} of docs/JSON.md."""
+    found = {}
+    for line in open(os.path.join(TOP, 'docs', 'JSON.md')):
+        if line.startswith('### '):
+            keys = found.setdefault(line[4:].strip(), set())
         elif line.startswith('| `'):
             keys.update(re.findall(r'`([^`]+)`', line.split(' | ')[0]))
     return found
