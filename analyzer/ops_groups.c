@@ -133,6 +133,12 @@ static struct ops_key key_of(struct ops_groups *g, sqlite3_stmt *st, enum ops_ki
     return k;
 }
 
+/* What no run could last, 2^47 ns being 39 hours, is damaged: no time is known. */
+static int time_known(sqlite3_stmt *st) {
+    int64_t ns = sqlite3_column_int64(st, C_TIME);
+    return known(st, C_TIME) && ns >= 0 && ns <= (int64_t)1 << 47;
+}
+
 static void add_flops(struct ops_group *o, sqlite3_stmt *st) {
     const char *grade = (const char *)sqlite3_column_text(st, C_GRADE);
     int counted = known(st, C_FLOPS);
@@ -166,7 +172,7 @@ static void add_roof(struct ops_group *o, sqlite3_stmt *st, const struct report 
     o->peak = roof_peak(r, &w);
     o->by_compute += roof.bound == ROOF_COMPUTE;
     o->by_memory += roof.bound == ROOF_MEMORY;
-    if (roof.bound == ROOF_UNKNOWN || !known(st, C_TIME)) return;
+    if (roof.bound == ROOF_UNKNOWN || !time_known(st)) return;
     o->roof_ns += roof.ns;
     o->roofed++;
     o->roofed_ns += sqlite3_column_int64(st, C_TIME);
@@ -188,7 +194,7 @@ static void add_row(struct ops_groups *g, const struct report *r, sqlite3_stmt *
         o->start_ns = report_column(st, C_BEGAN);
     }
     o->phases |= 1u << report_phase_of((const char *)sqlite3_column_text(st, C_PHASE));
-    if (known(st, C_TIME)) add_time(o, sqlite3_column_int64(st, C_TIME));
+    if (time_known(st)) add_time(o, sqlite3_column_int64(st, C_TIME));
     if (kind <= OPS_BLAS) add_flops(o, st);
     add_roof(o, st, r);
     int64_t price = report_column(st, C_PRICE);
@@ -230,12 +236,12 @@ static int load_names(struct report *r, const char *sql, char ***out, int64_t *n
 }
 
 static int load_prices(struct ops_groups *g, struct report *r, char *err, size_t err_len) {
-    sqlite3_stmt *st = report_prepare(r, "SELECT coalesce(max(id), 0) + 1 FROM price", err, err_len);
+    sqlite3_stmt *st = report_prepare(r, "SELECT coalesce(max(id), 0) + 1, count(*) FROM price", err, err_len);
     int rc;
     if (!st) return -1;
     if ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         int64_t n = sqlite3_column_int64(st, 0);
-        g->prices = n > 0 && n < (int64_t)1 << 31 ? n : 0;
+        g->prices = n > 0 && n <= 4 * sqlite3_column_int64(st, 1) + 1000000 ? n : 0;
         rc = sqlite3_step(st);
     }
     g->launches_of_price = report_grow(NULL, 0, (size_t)(g->prices + 1) * sizeof *g->launches_of_price);

@@ -25,7 +25,7 @@ struct ops_group {
     struct report_sum flops;         /* as everywhere: the least, and bounds */
     int64_t unpriced_bytes;          /* calls whose bytes are not known */
     double bytes;                    /* of the others */
-    int64_t integer_ops;
+    __int128 integer_ops;
     double roof_ns;                   /* of the timed calls under a known roof */
     int64_t roofed;                   /* how many those are */
     int64_t roofed_ns;                /* and their time */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CONSTANTS = 32, MAX_FIELDS = 48 };
+enum { MAX_CONSTANTS = 32, MAX_FIELDS = 48, MAX_LINE = 4096, MAX_RULES = 10000 };
 
 struct line {
     const char *path;
@@ -26,6 +26,8 @@ __attribute__((format(printf, 2, 3))) static int bad(const struct line *l, const
     vsnprintf(what, sizeof what, format, ap);
     va_end(ap);
     snprintf(l->err, l->err_len, "%s:%d: %s", l->path, l->number, what);
+    for (char *p = l->err; *p; p++) /* what a damaged file has is not the terminal's business */
+        if ((unsigned char)*p < ' ' || *p == 127) *p = '?';
     return -1;
 }
 
@@ -143,6 +145,7 @@ static int read_line(struct flops_rules *rules, int number, char *text, char *er
     struct line l = {.path = rules->path, .number = number, .err = err, .err_len = err_len};
     if (split(&l, text)) return -1;
     if (!l.fields) return 0;
+    if (rules->n == MAX_RULES) return bad(&l, "more than %d rules", MAX_RULES);
     rules->rule = report_grow(rules->rule, rules->n, sizeof *rules->rule);
     struct flops_rule *r = &rules->rule[rules->n++];
     memset(r, 0, sizeof *r);
@@ -150,27 +153,37 @@ static int read_line(struct flops_rules *rules, int number, char *text, char *er
     return read_fields(&l, r);
 }
 
+static int read_file(struct flops_rules *rules, FILE *f, char *err, size_t err_len) {
+    char text[MAX_LINE + 1];
+    int c = 0, rc = 0;
+    for (int number = 1; !rc && c != EOF; number++) {
+        struct line l = {.path = rules->path, .number = number, .err = err, .err_len = err_len};
+        size_t n = 0;
+        while ((c = getc(f)) != EOF && c != '\n') {
+            if (!c) return bad(&l, "a NUL byte: this is no text");
+            if (n == MAX_LINE) return bad(&l, "the line has more than %d bytes", MAX_LINE);
+            text[n++] = (char)c;
+        }
+        text[n] = 0;
+        rc = read_line(rules, number, number == 1 && !strncmp(text, "\xef\xbb\xbf", 3) ? text + 3 : text, err, err_len);
+    }
+    if (rc || !ferror(f)) return rc;
+    snprintf(err, err_len, "%s: cannot be read: %s", rules->path, strerror(errno));
+    return -1;
+}
+
 struct flops_rules *flops_rules_read(const char *path, char *err, size_t err_len) {
     struct flops_rules *rules = calloc(1, sizeof *rules);
     FILE *f = fopen(path, "re");
-    char *text = NULL;
-    size_t room = 0;
     int rc = rules && (rules->path = strdup(path)) ? 0 : -1;
-    if (rc) snprintf(err, err_len, "not enough memory");
-    if (!f && !rc) {
+    if (!f)
         snprintf(err, err_len, "%s: cannot be read: %s", path, strerror(errno));
-        rc = -1;
-    }
-    errno = 0;
-    for (int number = 1; !rc && getline(&text, &room, f) >= 0; number++)
-        rc = read_line(rules, number, text, err, err_len);
-    if (!rc && ferror(f)) {
-        snprintf(err, err_len, "%s: cannot be read: %s", path, strerror(errno));
-        rc = -1;
-    }
+    else if (rc)
+        snprintf(err, err_len, "%s: not enough memory", path);
+    else
+        rc = read_file(rules, f, err, err_len);
     if (f) fclose(f);
-    free(text);
-    if (!rc) return rules;
+    if (f && !rc) return rules;
     flops_rules_free(rules);
     return NULL;
 }

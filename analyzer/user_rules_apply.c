@@ -315,7 +315,8 @@ static int match_all(struct matcher *m) {
                                .api = (const char *)sqlite3_column_text(st, 8),
                                .library = (const char *)sqlite3_column_text(st, 9),
                                .stack = sql_i64(st, 10)};
-        if (a.bytes <= 0 || a.bytes > INT64_MAX / 2) continue;
+        int64_t end;
+        if (a.bytes <= 0 || a.bytes > INT64_MAX / 2 || __builtin_add_overflow(a.address, a.bytes, &end)) continue;
         if (open_ranges(m, a.ns) || match(m, &a)) {
             rc = -1;
             break;

@@ -1,5 +1,5 @@
 """--flops-rules: prices that the user gives, on synthetic traces of kernels that have no PTX. Expected values: the rules' arithmetic."""
-import json, os, shutil
+import json, os, resource, shutil, sqlite3, subprocess
 import pytest
 from conftest import BUILD, run
 from trace_maker import Maker
@@ -152,3 +152,40 @@ def test_the_other_views_take_them(trace, tmp_path, command):
     r = run(ACCT, command, '-f', 'json', '--flops-rules', path, trace)
     assert r.returncode == 0, r.stderr
     assert any('grade user' in n for n in json.loads(r.stdout)['notes'])
+
+
+@pytest.mark.parametrize('rules, what', [
+    (b'name=x flops=gx \x1b[31mred\n', "1: '?[31mred'"), (b'name=x \x1b]0;t\x07=1 flops=gx\n', '1: '),
+    (b'name=x flops=1\0 override\n', '1: a NUL byte'), (b'#\nname=x flops=1 #' + b'y' * 5000, '2: the line has more than 4096 bytes'),
+    (b'name=x flops=1\n' * 10001, '10001: more than 10000 rules')], ids=['escape', 'title', 'nul', 'long', 'many'])
+def test_damaged_files_of_rules(trace, tmp_path, rules, what):
+    """One line that says where, without what moves a terminal's cursor; nothing of the file is left out unsaid."""
+    path = tmp_path / 'prices.txt'
+    path.write_bytes(rules)
+    r = run(ACCT, 'flops', '--flops-rules', path, trace)
+    assert r.returncode and f'{path}:{what}' in r.stderr and r.stderr.rstrip('\n').isprintable(), r.stderr
+
+
+def test_no_end_of_a_file(trace):
+    r = run(ACCT, 'flops', '--flops-rules', '/dev/zero', trace)
+    assert r.returncode and '/dev/zero:1: a NUL byte' in r.stderr
+
+
+def test_byte_order_mark(trace, tmp_path):
+    assert flops(trace, '\ufeffname=opaque flops=5\n', tmp_path)['flops_rules'][0]['calls'] == 1
+
+
+def test_ids_far_apart(trace, tmp_path):
+    """Of a damaged trace: they take no memory."""
+    path, rules = tmp_path / 'a.db', tmp_path / 'prices.txt'
+    shutil.copy(trace, path)
+    run(ACCT, 'analyze', path)
+    rules.write_text('name=opaque flops=5\n')
+    db = sqlite3.connect(path)
+    for table in ('kernel', 'api', 'price'):
+        db.execute(f'UPDATE {table} SET id = 2147483646 WHERE id = (SELECT max(id) FROM {table})')
+    db.commit()
+    for command in ('flops', 'ops', 'kernels'):
+        r = subprocess.run([ACCT, command, '--flops-rules', rules, path], capture_output=True, text=True,
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30)))
+        assert r.returncode == 0, (command, r.stderr)

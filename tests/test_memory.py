@@ -154,6 +154,22 @@ def test_traces_of_older_versions_are_readable(tmp_path):
     assert j['reconciliation'] is None and any('No reconciliation' in n and 'did not ask' in n for n in j['notes'])
 
 
+@pytest.mark.parametrize('size', [-2**63, -1, 2**63 - 1, 2**47 + 1, 1e300, 'many'])
+def test_sizes_that_no_device_has(tmp_path, size):
+    """Of a damaged trace: left out, and said; what is sound keeps its figures."""
+    t = Trace(tmp_path / 'a.db')
+    t.alloc(100, 10, classes='param')
+    for begin in (20, 30):
+        t.db.execute('UPDATE alloc SET bytes = ? WHERE id = ?', (size, t.alloc(50, begin, classes='grad')))
+    t.db.execute("UPDATE alloc_class SET bytes = ?, offset = ? WHERE class = 'grad'", (size, size))
+    db = t.close()
+    for command in ('memory', 'peak', 'report'):
+        j = load(command, db)
+        assert sum('2 row(s) of its table alloc tell sizes that no device has' in n for n in j['notes']) == 1
+    j = load('peak', db)
+    assert j['peak']['peak_bytes'] == 100 and j['peak']['at_peak']['param'] == 100 and j['peak']['at_peak']['grad'] == 0
+
+
 @pytest.mark.parametrize('fmt', ['text', 'markdown', 'csv', 'json'])
 def test_a_trace_without_memory(tmp_path, fmt):
     db = Trace(tmp_path / 'a.db').close()
