@@ -118,6 +118,7 @@ int output_open(struct output *out, const char *path, char *err, size_t err_len)
             snprintf(err, err_len, "%s: is a folder; name a file in it", path);
             return -1;
         }
+        snprintf(out->path, sizeof out->path, "%s", path);
         out->file = fopen(path, "w"); /* a pipe or a device: nothing to rename */
     } else {
         snprintf(out->path, sizeof out->path, "%s", path);

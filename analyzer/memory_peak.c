@@ -66,7 +66,7 @@ static void add_class(struct pieces *p, const struct memory_piece *block, sqlite
 
 /* What the analysis says nothing of. */
 static void end_block(struct pieces *p, const struct memory_piece *block) {
-    if (!block->alloc || p->unnamed <= 0) return;
+    if (!p->blocks || p->unnamed <= 0) return;
     struct memory_piece *x = piece_of(p, block, REPORT_UNKNOWN_CLASS);
     x->bytes += p->unnamed;
 }
@@ -117,7 +117,7 @@ int memory_pieces_at(struct report *r, int64_t ns, struct memory_piece **out, in
     }
     sqlite3_bind_int64(st, 1, ns);
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-        if (sqlite3_column_int64(st, P_ALLOC) != block.alloc) {
+        if (!p.blocks || sqlite3_column_int64(st, P_ALLOC) != block.alloc) {
             end_block(&p, &block);
             begin_block(&p, &block, st);
         }

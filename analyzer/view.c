@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- options ---- */
 
@@ -165,6 +166,22 @@ static int show_all(const struct arguments *args, const struct view *view, struc
     return code;
 }
 
+/* What is read must not be replaced by what is printed of it. */
+static int check_output(const struct arguments *args) {
+    const char *out = args->given[VIEW_OUTPUT] ? args->value[VIEW_OUTPUT] : NULL;
+    int rules = cmd_option(args, "flops-rules");
+    struct stat a, b;
+    if (!out || stat(out, &a) || !S_ISREG(a.st_mode)) return 0;
+    for (int i = -2; i < args->n_operands; i++) {
+        int o = i == -2 ? VIEW_RULES : rules;
+        const char *path = i >= 0 ? args->operands[i] : args->given[o] ? args->value[o] : NULL;
+        if (path && !stat(path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+            return cmd_fail(args->command, args->command->usage_exit,
+                            "--output %s: is the same file as %s, which would be lost; choose another name", out, path);
+    }
+    return 0;
+}
+
 static int show(const struct arguments *args, const struct view *view, enum emit_format format,
                 const struct report_options *ro) {
     char err[4400];
@@ -192,7 +209,7 @@ int view_run(const struct arguments *args, const struct view *view) {
     if (!args->n_operands)
         return cmd_fail(args->command, args->command->usage_exit,
                         "no trace given; type: acct %s TRACE (a .db file that acct run wrote)", args->command->name);
-    if ((code = read_flops_rules(args, &ro))) return code;
+    if ((code = check_output(args)) || (code = read_flops_rules(args, &ro))) return code;
     code = read_rules(args, &ro);
     if (!code) code = show(args, view, format, &ro);
     user_rules_free(ro.user_rules);

@@ -79,6 +79,21 @@ def trace(tmp_path):
     return t.close()
 
 
+@pytest.mark.parametrize('command', ['report', 'steps', 'flops', 'ops', 'kernels', 'memory', 'peak', 'leaks'])
+def test_a_view_does_not_replace_what_it_reads(trace, tmp_path, command):
+    """-o onto the trace, by any name, or onto the file of rules."""
+    path, rules = tmp_path / 'a.db', tmp_path / 'rules'
+    shutil.copy(trace, path)
+    rules.write_text('class=param order=1\n')
+    os.link(path, tmp_path / 'hard')
+    os.symlink('a.db', tmp_path / 'soft')
+    for out in ('a.db', './a.db', 'hard', 'soft', 'rules'):
+        r = run(ACCT, command, *(['--rules', 'rules'] if out == 'rules' else []), '-o', out, 'a.db', cwd=tmp_path)
+        assert r.returncode == 2 and 'which would be lost' in r.stderr and r.stderr.count('\n') == 1, r
+    assert path.read_bytes()[:15] == b'SQLite format 3' and rules.read_text() == 'class=param order=1\n' and not os.path.islink(path)
+    assert run(ACCT, command, '-o', 'b.txt', 'a.db', cwd=tmp_path).returncode == 0 and (tmp_path / 'b.txt').read_text()
+
+
 def test_query_formats(trace):
     sql = "SELECT 7 AS n, 0.1 AS x, NULL AS none, 'a,\"b' AS text, x'00ff' AS raw FROM device"
     assert json.loads(run(ACCT, 'query', '--format', 'json', trace, sql).stdout) == [{'n': 7, 'x': 0.1, 'none': None, 'text': 'a,"b', 'raw': "x'00ff'"}]

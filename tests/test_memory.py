@@ -154,6 +154,16 @@ def test_traces_of_older_versions_are_readable(tmp_path):
     assert j['reconciliation'] is None and any('No reconciliation' in n and 'did not ask' in n for n in j['notes'])
 
 
+def test_an_allocation_of_id_0(tmp_path):
+    """Of a damaged trace: it is one like any other, in a trace without steps too."""
+    t = Trace(tmp_path / 'a.db')
+    t.alloc(50, 10, classes='grad')
+    t.db.execute('UPDATE alloc SET id = 0')
+    t.db.execute('UPDATE alloc_class SET alloc = 0')
+    db = t.close()
+    assert [(b['id'], b['bytes'], b['block_bytes'], b['class']) for b in load('peak', db)['blocks']] == [(0, 50, 50, 'grad')]
+
+
 @pytest.mark.parametrize('size', [-2**63, -1, 2**63 - 1, 2**47 + 1, 1e300, 'many'])
 def test_sizes_that_no_device_has(tmp_path, size):
     """Of a damaged trace: left out, and said; what is sound keeps its figures."""
