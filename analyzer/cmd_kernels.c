@@ -239,7 +239,7 @@ static int kernels(const struct arguments *args) {
 const struct command cmd_kernels = {
     .name = "kernels",
     .synopsis = "launches, shapes, occupancy, times and cost of each kernel",
-    .usage = VIEW_USAGE " [--sort WHAT] [--limit N] [--flops-rules FILE] TRACE...",
+    .usage = VIEW_USAGE " [--sort time|flops|bytes|calls] [--limit N] [--flops-rules FILE] TRACE...",
     .details =
         "Occupancy is theoretical: warps of the most launched shape that a multiprocessor holds at once, by its "
         "limits. "

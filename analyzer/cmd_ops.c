@@ -192,7 +192,9 @@ static int ops(const struct arguments *args) {
 const struct command cmd_ops = {
     .name = "ops",
     .synopsis = "time, FLOPs, bytes and roofline of each kind of call",
-    .usage = VIEW_USAGE " [--sort WHAT] [--limit N] [--step N] [--phase P] [--all] [--flops-rules FILE] TRACE...",
+    .usage =
+        VIEW_USAGE " [--sort time|flops|bytes|calls] [--limit N] [--step N] "
+                   "[--phase forward|backward|optimizer|recompute|evaluation] [--all] [--flops-rules FILE] TRACE...",
     .details = "Calls of one function with one shape are one row. FLOP/byte is the intensity, bytes the least that the "
                "op must "
                "move; the roof\n"

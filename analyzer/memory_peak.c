@@ -104,7 +104,8 @@ static void find_sites(struct pieces *p, int64_t ns) {
     }
 }
 
-int memory_pieces_at(struct report *r, int64_t ns, struct memory_piece **out, int64_t *n, int64_t *blocks, char *err,
+/* All allocations live at ns. */
+static int pieces_at(struct report *r, int64_t ns, struct memory_piece **out, int64_t *n, int64_t *blocks, char *err,
                      size_t err_len) {
     struct pieces p = {.r = r};
     struct memory_piece block = {0};
@@ -134,7 +135,7 @@ int memory_pieces_at(struct report *r, int64_t ns, struct memory_piece **out, in
     return report_rows_end(r, st, rc, err, err_len);
 }
 
-void memory_pieces_free(struct memory_piece *piece, int64_t n) {
+static void pieces_free(struct memory_piece *piece, int64_t n) {
     for (int64_t i = 0; i < n; i++) free(piece[i].rule), free(piece[i].site);
     free(piece);
 }
@@ -201,10 +202,10 @@ int memory_peak_load(struct report *r, int64_t step, struct memory_peak *out, ch
     if (!s) return -1;
     examine(r, step, s, out);
     if (out->memory.peak_ns == REPORT_UNKNOWN) return 0;
-    return memory_pieces_at(r, out->memory.peak_ns, &out->piece, &out->n, &out->blocks, err, err_len);
+    return pieces_at(r, out->memory.peak_ns, &out->piece, &out->n, &out->blocks, err, err_len);
 }
 
 void memory_peak_free(struct memory_peak *p) {
-    memory_pieces_free(p->piece, p->n);
+    pieces_free(p->piece, p->n);
     memset(p, 0, sizeof *p);
 }

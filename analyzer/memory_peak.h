@@ -38,9 +38,4 @@ struct memory_peak {
 int memory_peak_load(struct report *r, int64_t step, struct memory_peak *out, char *err, size_t err_len);
 void memory_peak_free(struct memory_peak *p);
 
-/* All allocations live at ns. */
-int memory_pieces_at(struct report *r, int64_t ns, struct memory_piece **out, int64_t *n, int64_t *blocks, char *err,
-                     size_t err_len);
-void memory_pieces_free(struct memory_piece *piece, int64_t n);
-
 #endif

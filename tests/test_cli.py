@@ -392,6 +392,7 @@ def test_completion_in_bash(tmp_path):
         assert set(completed(tmp_path, 'acct', c, '--')) == options
     assert completed(tmp_path, 'acct', 'report', '--format', '') == ['text', 'json', 'csv', 'markdown']
     assert completed(tmp_path, 'acct', 'report', '--format', '=') == ['text', 'json', 'csv', 'markdown']
+    assert completed(tmp_path, 'acct', 'ops', '--sort', '') == ['time', 'flops', 'bytes', 'calls'] and completed(tmp_path, 'acct', 'ops', '--phase', 'b') == ['backward']
     assert completed(tmp_path, 'acct', 'report', '-f', 'js') == ['json'] == completed(tmp_path, 'acct', 'report', '--format', '=', 'js')
     assert completed(tmp_path, 'acct', 'run', '--vgpu', '=', 'h100') == ['h100-pcie', 'h100-sxm', 'h100-nvl']
     assert completed(tmp_path, 'acct', 'report', 'ru') == ['run.db'] == completed(tmp_path, 'acct', 'report', '-o', 'ru')

@@ -405,12 +405,6 @@ def test_the_lectures_formula_on_its_model(tmp_path, optimizer, states):
     assert e['transformer_bytes'] is None and e['forward_outputs'] == a
 
 
-def test_transformer_formula_of_the_books():
-    """16 e s b h + 2 e a s s b and masks of 1 byte: with e = 2 and masks it is s b h (34 + 5 a s / h)."""
-    for s, b, h, a in ((1024, 8, 768, 12), (2048, 1, 12288, 96)):
-        assert s * b * h * (16 * 2 + 2) + a * s * s * b * (2 * 2 + 1) == s * b * h * (34 + 5 * a * s / h)
-
-
 # ---- real runs -----------------------------------------------------------------------------------------------------------------
 @pytest.fixture(scope='module')
 def traces(tmp_path_factory):
