@@ -4,6 +4,7 @@
 
 #define FOLLOW_OPS 200
 #define FOLLOW_REPEATS 8
+#define FOLLOW_EVENTS 4096
 
 /* The op that made what the access reads: through plain copies, to what they copied. */
 static int32_t maker_of(const struct at_trace *t, const struct at_access *a) {
@@ -85,9 +86,19 @@ static int is_host_side(const struct at_trace *t, int32_t e, int *budget) {
 }
 
 /* A factor of a product that came from the host, later than all else that the product reads: the gradient of a loss
- * that the host computes. (A batch comes before the products of forward.) */
+ * that the host computes. (A batch comes before the products of forward.) If another factor was made after the last
+ * product of forward, that is the gradient, and this an activation that had been moved to the host. */
 static int is_upload(const struct at_trace *t, int32_t e, int32_t maker) {
-    return t->event[e].kind == AT_GEMM && t->event[maker].kind == AT_H2D;
+    int32_t other = -1;
+    if (t->event[e].kind != AT_GEMM || t->event[maker].kind != AT_H2D) return 0;
+    AT_EACH_ACCESS(t, e, a) {
+        if (!at_is_factor(at_slot_of(t, a)) || t->range[a->range].any_weight) continue;
+        int32_t from = maker_of(t, a);
+        if (from > other && from < maker && at_is_work(&t->event[from])) other = from;
+    }
+    for (int32_t i = other; other >= 0 && i < maker && i < other + FOLLOW_EVENTS; i++)
+        if (t->weight_read[i] >= 0 && t->weight_forward[i]) return 1;
+    return other < 0 || maker - other >= FOLLOW_EVENTS;
 }
 
 /* The op that wrote the operand to follow; one that is a recomputation, or the host's side, only if there is no other.

@@ -196,7 +196,7 @@ struct at_verdict {
 };
 
 /* What found a step or a phase. */
-enum at_found_by { AT_BY_RULES, AT_BY_PASSES /* inference */, AT_BY_ONE, AT_BY_NVTX, AT_BY_ACCT_H };
+enum at_found_by { AT_BY_RULES, AT_BY_PASSES /* inference */, AT_BY_REPEATS, AT_BY_ONE, AT_BY_NVTX, AT_BY_ACCT_H };
 
 struct at_step {
     uint8_t complete;         /* 0: cut off before its optimizer, or not recorded from its beginning */

@@ -147,6 +147,36 @@ static int32_t frozen_read(const struct at_trace *t, int32_t e) {
     return -1;
 }
 
+static uint64_t shape_of_product(const struct at_event *e) {
+    uint64_t h = at_mix((uint64_t)e->m) + 3 * (uint64_t)e->axis_a + 5 * (uint64_t)e->axis_b;
+    return at_mix(at_mix(at_mix(h) ^ (uint64_t)e->n) ^ (uint64_t)e->k) ^ (uint64_t)e->batch;
+}
+
+/* After how many products the same shapes come again, from the first product to the last; all of them: never. */
+static int32_t period_of_products(const struct at_trace *t) {
+    int32_t *border = POOL_NEW(t->pool, int32_t, t->gemms), n = 0;
+    uint64_t *shape = POOL_NEW(t->pool, uint64_t, t->gemms);
+    for (int32_t i = 0; i < t->gemms; i++) {
+        shape[i] = shape_of_product(&t->event[t->gemm[i]]);
+        while (i && n && shape[i] != shape[n]) n = border[n - 1];
+        if (i && shape[i] == shape[n]) n++;
+        border[i] = n; /* the longest beginning of the sequence that also ends at i */
+    }
+    pool_give(t->pool, shape);
+    pool_give(t->pool, border);
+    return 2 * (int64_t)(t->gemms - n) <= t->gemms ? t->gemms - n : t->gemms;
+}
+
+/* No weight that stays as it is: a step is what comes again, else everything. */
+static void repetition(struct at_trace *t) {
+    int32_t period = period_of_products(t);
+    for (int32_t i = 0; i < t->gemms; i++) {
+        t->event[t->gemm[i]].step = i / period;
+        t->event[t->gemm[i]].phase = AT_FORWARD;
+    }
+    t->steps = (t->gemms + period - 1) / period;
+}
+
 /* A step is a pass: it begins when a weight is read again and half of the weights have been. */
 static void inference(struct at_trace *t) {
     int32_t *seen = POOL_NEW(t->pool, int32_t, t->ranges); /* pass in which a range was last read, from 1 */
@@ -172,6 +202,8 @@ static void inference(struct at_trace *t) {
         if (step >= 0) ev->phase = AT_FORWARD;
     }
     t->steps = step + 1;
+    int repeats = !t->steps;
+    if (repeats) repetition(t);
     step = -1;
     for (int32_t e = 0; e < t->events; e++) { /* what is between two products of a pass belongs to it */
         struct at_event *ev = &t->event[e];
@@ -182,7 +214,8 @@ static void inference(struct at_trace *t) {
         if (ev->kind == AT_KERNEL && (e > t->first_gemm || reads_host_input(t, e))) ev->phase = AT_FORWARD;
     }
     t->step = POOL_NEW(t->pool, struct at_step, t->steps);
-    for (int32_t i = 0; i < t->steps; i++) t->step[i] = (struct at_step){.complete = 1, .by = AT_BY_PASSES};
+    int found = repeats ? (t->steps > 1 ? AT_BY_REPEATS : AT_BY_ONE) : AT_BY_PASSES;
+    for (int32_t i = 0; i < t->steps; i++) t->step[i] = (struct at_step){.complete = 1, .by = (uint8_t)found};
 }
 
 void at_steps(struct at_trace *t) {

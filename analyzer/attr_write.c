@@ -24,11 +24,8 @@ struct extent {
     int by;              /* enum at_found_by: a marker, if it told the phase of any of them */
 };
 
-static const char *const found_by[] = {[AT_BY_RULES] = "update",
-                                       [AT_BY_PASSES] = "passes",
-                                       [AT_BY_ONE] = "one",
-                                       [AT_BY_NVTX] = "nvtx",
-                                       [AT_BY_ACCT_H] = "acct.h"};
+static const char *const found_by[] = {[AT_BY_RULES] = "update", [AT_BY_PASSES] = "passes", [AT_BY_REPEATS] = "repeats",
+                                       [AT_BY_ONE] = "one",      [AT_BY_NVTX] = "nvtx",     [AT_BY_ACCT_H] = "acct.h"};
 
 struct step_rows {
     struct extent ops;
@@ -316,6 +313,13 @@ static int looks_trained(const struct at_trace *t) {
     return 0;
 }
 
+/* Something is known as a weight; without any, what is read and what is written tells little. */
+static int shows_weights(const struct at_trace *t) {
+    for (int32_t i = 0; i < t->ranges; i++)
+        if (t->range[i].any_weight || t->range[i].frozen) return 1;
+    return t->cut || !t->gemms;
+}
+
 /* Once training has begun, kernels write through pointers that lie in memory: which accesses are missing, nobody knows.
  */
 static int writes_beyond(const struct at_trace *t) {
@@ -334,6 +338,7 @@ static double trust(const struct at_trace *t) {
     for (int32_t k = 0; k < t->clusters; k++) with_grad += t->cluster[k].uses_grad;
     double f = t->steps == 1 || t->step_ends == 1 ? 0.7 : t->steps == 2 ? 0.9 : 1;
     if (looks_trained(t)) f = 0.5;
+    if (!shows_weights(t)) f = 0.3;
     if (writes_beyond(t)) f *= 0.4;
     f *= 1 - GUESSED_LOSS * t->guessed;
     return t->clusters && 2 * with_grad < t->clusters ? f * 0.5 : f;

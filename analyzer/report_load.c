@@ -356,6 +356,9 @@ static void note_limits(struct report *r) {
     report_note_devices(r);
     if (!r->n_steps && r->ops)
         report_note(r, "No training step was found: no update of parameters that matrix products read.");
+    if (r->n_steps && !strcmp(r->steps[0].found_by, "repeats"))
+        report_note(r, "No update of parameters that matrix products read was found: steps are products that come "
+                       "again; what of them is forward or backward is not known.");
 }
 
 int report_over_peak(const struct report *r, char *out, size_t room) {

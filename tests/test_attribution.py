@@ -219,6 +219,87 @@ def test_no_training(tmp_path):
     check_cover(db)
 
 
+def two_layers(t, update, offload=False, steps=4):
+    """Two layers of 32 x 32, 16 rows: y = relu(x w0) w1, with an update of its own manner (a function of step, weights and gradients,
+    that tells the weights of the next step). The classes by address, what is no weight."""
+    n, size = 16 * 32 * 4, 32 * 32 * 4
+    at = {}
+    for name in ('w0', 'w1', 'v0', 'v1', 'dw0', 'dw1'):
+        at[name] = BASE + len(at) * 0x10000
+        t.alloc(at[name], size)
+    for name in ('x', 'goal', 'h', 'y', 'dy', 'dh', 'back'):
+        at[name] = BASE + len(at) * 0x10000
+        t.alloc(at[name], n)
+    w = [at['w0'], at['w1']]
+    product = lambda c, a, b, m, k, ta, tb: t.gemm(m=m, n=32, k=k, a=a, b=b, c=c, trans_a=ta, trans_b=tb, lda=32, ldb=32, ldc=32)
+    for i in (0, 1):
+        t.copy('h2d', w[i], HOST, size)
+    for step in range(steps):
+        t.copy('h2d', at['x'], HOST, n)
+        t.copy('h2d', at['goal'], HOST, n)
+        t.gemm(m=32, n=16, k=32, a=w[0], b=at['x'], c=at['h'], trans_a='T', lda=32, ldb=32, ldc=32)
+        t.launch('relu', [(at['h'], 'rw', n)])
+        if offload:
+            t.copy('d2h', HOST, at['h'], n)
+        t.gemm(m=32, n=16, k=32, a=w[1], b=at['h'], c=at['y'], trans_a='T', lda=32, ldb=32, ldc=32)
+        t.launch('loss', [(at['dy'], 'w', n), (at['y'], 'r', n), (at['goal'], 'r', n)])
+        if offload:
+            t.copy('h2d', at['back'], HOST, n)
+        h = at['back'] if offload else at['h']
+        t.gemm(m=32, n=32, k=16, a=h, b=at['dy'], c=at['dw1'], trans_b='T', lda=32, ldb=32, ldc=32)
+        t.gemm(m=32, n=16, k=32, a=w[1], b=at['dy'], c=at['dh'], lda=32, ldb=32, ldc=32)
+        t.launch('relu_backward', [(at['dh'], 'rw', n), (h, 'r', n)])
+        t.gemm(m=32, n=32, k=16, a=at['x'], b=at['dh'], c=at['dw0'], trans_b='T', lda=32, ldb=32, ldc=32)
+        w = update(step, w, at)
+    return at
+
+
+def class_at(db, address):
+    return db.execute('SELECT class FROM alloc_class c JOIN alloc a ON a.id = c.alloc WHERE address = ?', (address,)).fetchone()[0]
+
+
+def test_weights_that_change_places(tmp_path):
+    """Each update writes the weights elsewhere, and the next step reads them there: nothing is changed in place, so the rules find
+    no update. Steps are what comes again, all FLOPs are in them, and no class is sure."""
+    t = Maker(str(tmp_path / 't.db'))
+    size = 32 * 32 * 4
+
+    def update(step, w, at):
+        to = [at['v0'], at['v1']] if w[0] == at['w0'] else [at['w0'], at['w1']]
+        for i in (0, 1):
+            t.launch('step_to', [(to[i], 'w', size), (w[i], 'r', size), (at[f'dw{i}'], 'r', size)])
+        return to
+    two_layers(t, update)
+    db = analyzed(t.close())
+    check_cover(db)
+    s = steps(db)
+    assert [(r['found_by'], r['complete'], r['micro_batches']) for r in s] == [('repeats', 1, 1)] * 4
+    for r in s:
+        assert matmul_flops(db, 'step = ?', r['id']) == 5 * 2 * 16 * 32 * 32
+    assert db.execute("SELECT max(confidence) FROM alloc_class WHERE class <> 'unknown'").fetchone()[0] < 0.35
+
+
+def test_activations_that_wait_on_the_host(tmp_path):
+    """Activations go to the host in forward and come back for backward: the copy that brings one back is later than the gradient that
+    the loss made, which is where backward begins all the same."""
+    t = Maker(str(tmp_path / 't.db'))
+    size = 32 * 32 * 4
+
+    def update(step, w, at):
+        for i in (0, 1):
+            t.launch('sgd', [(w[i], 'rw', size), (at[f'dw{i}'], 'r', size)])
+        return w
+    at = two_layers(t, update, offload=True)
+    db = analyzed(t.close())
+    assert class_at(db, at['dy']) == 'activation_grad' and class_at(db, at['dh']) == 'activation_grad'
+    assert class_at(db, at['dw0']) == 'grad' and class_at(db, at['w1']) == 'param' and class_at(db, at['h']) == 'activation'
+    s = steps(db)
+    assert [(r['found_by'], r['micro_batches']) for r in s] == [('update', 1)] * 4
+    for r in s:
+        assert matmul_flops(db, "step = ? AND phase = 'forward'", r['id']) == 2 * 2 * 16 * 32 * 32
+        assert matmul_flops(db, "step = ? AND phase = 'backward'", r['id']) == 3 * 2 * 16 * 32 * 32
+
+
 def test_empty_trace(tmp_path):
     db = analyzed(Maker(str(tmp_path / 't.db')).close())
     assert steps(db) == [] and by_class(db) == {}

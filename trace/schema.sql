@@ -216,7 +216,8 @@ CREATE TABLE step(
   complete INTEGER NOT NULL,       -- 0: cut off before its optimizer, or not recorded from its beginning (a window)
   device_start_ns INTEGER, device_end_ns INTEGER, -- the same by the device's times of its ops; NULL: some op has none
   found_by TEXT                    -- update (of parameters) | nvtx | acct.h (ranges that the program named; their times are the step's) |
-                                   -- passes (inference: a pass over the weights) | one (what was cut off in its first step)
+                                   -- passes (inference: a pass over the weights) | repeats (no weights known: products of
+                                   -- the same shapes come again; all of it is called forward) | one (nothing does, or it was cut off in its first step)
 );
 
 CREATE TABLE phase(
