@@ -33,7 +33,7 @@ static void print_totals(struct emitter *e, const struct report *r) {
     emit_int(e, "recompute", r->flops.phase[PHASE_RECOMPUTE] ? "of these, recomputed products" : NULL, UNIT_FLOPS,
              r->flops.phase[PHASE_RECOMPUTE]);
     emit_real(e, "counted_time_share", r->busy_ns ? "device time counted" : NULL, UNIT_SHARE, r->counted_time_share);
-    emit_real(e, "exact_time_share", r->busy_ns ? "device time counted exactly" : NULL, UNIT_SHARE,
+    emit_real(e, "exact_time_share", r->busy_ns ? "counted exactly" : NULL, UNIT_SHARE,
               r->exact_time_share);
     emit_end(e);
 }

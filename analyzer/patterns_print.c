@@ -96,12 +96,18 @@ static void op_or_null(struct emitter *e, const char *key, int64_t op) {
         emit_null(e, key, NULL);
 }
 
-/* Bytes * ns, for people in GiB * s. */
+/* Bytes * ns, for people in B * s to GiB * s. */
 static void emit_waste(struct emitter *e, __int128 byte_ns) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
     char text[40];
-    double gib_s = (double)byte_ns / 1e9 / 1073741824;
+    double byte_s = (double)byte_ns / 1e9;
+    int u = 0;
     emit_int(e, "waste_byte_ns", NULL, UNIT_NONE, byte_ns);
-    snprintf(text, sizeof text, gib_s >= 0.1 ? "%.3g GiB s" : "%.3g MiB s", gib_s >= 0.1 ? gib_s : gib_s * 1024);
+    for (; u < 3 && byte_s >= 999.5; u++) byte_s /= 1024;
+    if (u)
+        snprintf(text, sizeof text, "%.*f %s s", byte_s < 9.995 ? 2 : byte_s < 99.95 ? 1 : 0, byte_s, units[u]);
+    else
+        snprintf(text, sizeof text, "%.3g B s", byte_s);
     emit_text(e, NULL, "waste", text);
 }
 

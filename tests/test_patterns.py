@@ -1,6 +1,6 @@
 """`acct leaks`: each pattern of memory held to no use, on traces made by hand, with wastes worked out from the trace's clock: call
 number i starts at (i + 1) us, takes 0.5 us, and an allocation exists from its call's end to the release's start."""
-import json, os
+import json, os, sqlite3
 import pytest
 from conftest import BUILD, run
 from trace_maker import Maker
@@ -202,6 +202,18 @@ def test_alike_findings_are_joined_and_ranked(t):
     assert sum(shares) == pytest.approx(1, rel=1e-9)        # nothing was used, ever
     assert len(leaks(path, '--limit', '1')['patterns']) == 1 and leaks(path, '--limit', '1')['patterns_found'] == 2
     assert len(leaks(path, '--min-share', '50')['patterns']) == 1
+
+
+@pytest.mark.parametrize('size,shown', [(1 << 36, '1.00 GiB s'), (3 << 32, '192 MiB s'), (3 << 20, '48.0 KiB s'), (640, '10 B s')])
+def test_waste_is_readable(t, size, shown):
+    """Held for 1/64 s by nobody."""
+    t.alloc(BASE, size)
+    t.op('sync', 'cudaDeviceSynchronize')
+    path = t.close()
+    with sqlite3.connect(path) as db:
+        db.execute('UPDATE alloc SET free_ns = alloc_ns + 15625000')
+        db.execute('UPDATE op SET end_ns = (SELECT alloc_ns FROM alloc) + 15625000 WHERE kind = ?', ('sync',))
+    assert f' {shown} ' in run(ACCT, 'leaks', '--min-share', '0', path).stdout
 
 
 @pytest.mark.parametrize('options,says', [(['--pattern', 'x'], 'dead-write'), (['--limit', '-1'], '--limit'), (['--min-share', 'nan'], '--min-share'),
