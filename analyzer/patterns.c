@@ -251,10 +251,7 @@ int patterns_find(struct report *r, const struct pattern_options *o, struct patt
     struct judge j = {.s = &s};
     *out = (struct patterns){0};
     int rc = pattern_objects_load(r, o, out, &s, err, err_len);
-    for (int64_t i = 0; !rc && i < s.objects; i++) {
-        out->allocated_byte_ns += (__int128)s.object[i].bytes * (s.object[i].gone_ns - s.object[i].born_ns);
-        judge_object(&j, &s.object[i]);
-    }
+    for (int64_t i = 0; !rc && i < s.objects; i++) judge_object(&j, &s.object[i]);
     if (!rc) judge_redundant(&j);
     out->finding = j.finding;
     out->findings = j.findings;

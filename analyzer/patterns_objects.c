@@ -294,6 +294,20 @@ static int run_end(struct report *r, int64_t *out, char *err, size_t err_len) {
     return report_rows_end(r, st, rc, err, err_len);
 }
 
+/* Of all allocations, those that no pattern is looked for in, too. */
+static int sum_allocated(struct report *r, int64_t end_ns, __int128 *out, char *err, size_t err_len) {
+    sqlite3_stmt *st = report_prepare(
+        r, "SELECT bytes, alloc_ns, free_ns FROM alloc WHERE memory IN ('device', 'async', 'managed')", err, err_len);
+    int rc;
+    if (!st) return -1;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        int64_t born = sqlite3_column_int64(st, 1), gone = report_column(st, 2);
+        if (gone == REPORT_UNKNOWN || gone > end_ns) gone = end_ns;
+        if (gone > born) *out += (__int128)sqlite3_column_int64(st, 0) * (gone - born);
+    }
+    return report_rows_end(r, st, rc, err, err_len);
+}
+
 int pattern_objects_load(struct report *r, const struct pattern_options *o, struct patterns *p,
                          struct pattern_objects *out, char *err, size_t err_len) {
     struct pass w = {.s = out, .o = o, .unseen_ns = INT64_MIN};
@@ -302,7 +316,8 @@ int pattern_objects_load(struct report *r, const struct pattern_options *o, stru
     *out = (struct pattern_objects){0};
     p->device_times = r->on_device && !r->modelled;
     if (run_end(r, &out->end_ns, err, err_len) || load_objects(r, out, err, err_len) ||
-        load_stacks(r, out, err, err_len) || !(st = report_prepare(r, access_query, err, err_len)))
+        sum_allocated(r, out->end_ns, &p->allocated_byte_ns, err, err_len) || load_stacks(r, out, err, err_len) ||
+        !(st = report_prepare(r, access_query, err, err_len)))
         return -1;
     sqlite3_bind_int(st, 1, p->device_times);
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {

@@ -55,6 +55,17 @@ def test_early_and_late(t):
     assert l['share'] == pytest.approx(l['waste_byte_ns'] / total, rel=1e-9)
 
 
+def test_shares_are_of_all_allocations(t):
+    """A library's workspace, in which no pattern is looked for, was allocated like the rest."""
+    a, b = t.alloc(BASE, M), t.alloc(BASE + M, 3 * M)
+    t.workspace(BASE + M, 3 * M)
+    f, g = t.free(BASE), t.free(BASE + M)
+    path = t.close()
+    (u,) = found(path, 'unused allocation')
+    total = M * (start(f) - end(a)) + 3 * M * (start(g) - end(b))
+    assert leaks(path)['known']['allocated_byte_ns'] == total and u['share'] == pytest.approx(u['waste_byte_ns'] / total, rel=1e-9)
+
+
 def test_never_released(t):
     a = t.alloc(BASE, M)
     t.memset(BASE, M)
