@@ -187,7 +187,8 @@ static void inference(struct at_trace *t) {
         struct at_event *ev = &t->event[t->gemm[i]];
         int32_t w = frozen_read(t, t->gemm[i]);
         if (w >= 0) {
-            int again = seen[w] == step + 1 && (!ev->own || by[w] == ev->name); /* (a table, then a head) */
+            int again = seen[w] == step + 1 && (!ev->own || by[w] == ev->name);        /* (a table, then a head) */
+            again &= t->weight_read[t->gemm[i]] != w || t->weight_forward[t->gemm[i]]; /* (a gradient's way back) */
             if (step < 0 || (again && 2 * (int64_t)read >= frozen)) {
                 step++;
                 read = 0;
@@ -207,6 +208,7 @@ static void inference(struct at_trace *t) {
     step = -1;
     for (int32_t e = 0; e < t->events; e++) { /* what is between two products of a pass belongs to it */
         struct at_event *ev = &t->event[e];
+        ev->micro_batch = 0; /* rule P1 took passes for them, before it was known that none is trained */
         if (ev->kind == AT_GEMM)
             step = ev->step;
         else if (at_is_op(ev))

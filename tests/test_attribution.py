@@ -279,6 +279,17 @@ def test_weights_that_change_places(tmp_path):
     assert db.execute("SELECT max(confidence) FROM alloc_class WHERE class <> 'unknown'").fetchone()[0] < 0.35
 
 
+def test_gradients_that_nobody_uses(tmp_path):
+    """Forward and backward, and no update ever (each step's gradients overflow): a step is a pass over the weights there and back."""
+    t = Maker(str(tmp_path / 't.db'))
+    two_layers(t, lambda step, w, at: w)
+    db = analyzed(t.close())
+    s = steps(db)
+    assert [(r['found_by'], r['micro_batches'], r['tokens']) for r in s] == [('passes', 1, 16)] * 4
+    for r in s:
+        assert matmul_flops(db, 'step = ?', r['id']) == 5 * 2 * 16 * 32 * 32
+
+
 def test_activations_that_wait_on_the_host(tmp_path):
     """Activations go to the host in forward and come back for backward: the copy that brings one back is later than the gradient that
     the loss made, which is where backward begins all the same."""
