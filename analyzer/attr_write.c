@@ -9,6 +9,7 @@ struct writer {
     sqlite3 *db;
     char *err;
     size_t err_len;
+    int both_ways; /* reads_both_ways() */
 };
 
 static const char *const phase_names[AT_PHASES] = {[AT_FORWARD] = "forward",
@@ -344,6 +345,22 @@ static double trust(const struct at_trace *t) {
     return t->clusters && 2 * with_grad < t->clusters ? f * 0.5 : f;
 }
 
+/* What is called forward multiplies by a trained weight along the axis of the way back, too: a weight used both ways,
+ * or a gradient of the input that forward then works with (an adversarial batch). Where backward begins is less sure.
+ */
+static int reads_both_ways(const struct at_trace *t) {
+    for (int32_t i = 0; i < t->gemms; i++) {
+        int32_t e = t->gemm[i], w = t->weight_read[e];
+        if (w >= 0 && t->range[w].weight && !t->weight_forward[e] && t->event[e].phase == AT_FORWARD) return 1;
+    }
+    return 0;
+}
+
+/* Classes that follow from phases. */
+static int is_of_a_phase(int cls) {
+    return cls == AT_ACTIVATION || cls == AT_ACTIVATION_GRAD || cls == AT_TEMPORARY;
+}
+
 static double confidence(const struct at_trace *t, const struct at_block *b, int rule, double factor) {
     const struct rule_text *r = &rules[rule];
     if (rule == AT_RULE_HOST || rule == AT_RULE_OPAQUE || rule == AT_RULE_WORKSPACE) return r->known;
@@ -384,7 +401,8 @@ static int write_class(const struct writer *w, sqlite3_stmt *st, const struct at
     sql_bind(st, 5, r->until < AT_END ? w->t->event[r->until].key_ns : ACCT_NULL_I64);
     sqlite3_bind_text(st, 6, class_names[r->cls], -1, SQLITE_STATIC);
     double c = confidence(w->t, b, r->rule, factor);
-    sqlite3_bind_double(st, 7, r->doubtful && c > 0.6 ? 0.6 : c);
+    int doubtful = r->doubtful || (w->both_ways && is_of_a_phase(r->cls));
+    sqlite3_bind_double(st, 7, doubtful && c > 0.6 ? 0.6 : c);
     sqlite3_bind_text(st, 8, rules[r->rule].text, -1, SQLITE_STATIC);
     return sql_insert(w->db, st, w->err, w->err_len);
 }
@@ -428,7 +446,7 @@ static int write_classes(const struct writer *w) {
 }
 
 int at_write(struct at_trace *t, sqlite3 *db, char *err, size_t err_len) {
-    struct writer w = {t, db, err, err_len};
+    struct writer w = {t, db, err, err_len, reads_both_ways(t)};
     trim_first_step(t);
     if (write_steps(&w) || write_costs(&w) || write_classes(&w) || at_write_sums(t, db, err, err_len)) return -1;
     return 0;

@@ -290,6 +290,35 @@ def test_gradients_that_nobody_uses(tmp_path):
         assert matmul_flops(db, 'step = ?', r['id']) == 5 * 2 * 16 * 32 * 32
 
 
+def test_a_batch_made_worse_by_its_gradient(tmp_path):
+    """The input's gradient is taken along the weights' way back, and added to the input before the pass that trains: nothing tells
+    that first way back from forward, and what follows from phases is no more than likely."""
+    size, n = 32 * 32 * 4, 16 * 32 * 4
+
+    def confidences(path, worse):
+        t = Maker(str(tmp_path / path))
+        w, dw, x, y, dy, dx, bad = (BASE + i * 0x10000 for i in range(7))
+        for i in range(7):
+            t.alloc(BASE + i * 0x10000, size if i < 2 else n)
+        t.copy('h2d', w, HOST, size)
+        for step in range(4):
+            t.copy('h2d', x, HOST, n)
+            for k in (0, 1) if worse else (1,):
+                batch = bad if worse and k else x
+                t.gemm(m=32, n=16, k=32, a=w, b=batch, c=y, trans_a='T', lda=32, ldb=32, ldc=32)
+                t.launch('loss', [(dy, 'w', n), (y, 'r', n)])
+                if not k:
+                    t.gemm(m=32, n=16, k=32, a=w, b=dy, c=dx, lda=32, ldb=32, ldc=32)
+                    t.launch('worse', [(bad, 'w', n), (x, 'r', n), (dx, 'r', n)])
+            t.gemm(m=32, n=32, k=16, a=batch, b=dy, c=dw, trans_b='T', lda=32, ldb=32, ldc=32)
+            t.launch('sgd', [(w, 'rw', size), (dw, 'r', size)])
+        db = analyzed(t.close())
+        assert len(steps(db)) == 4 and class_at(db, w) == 'param' and class_at(db, dw) == 'grad'
+        return dict(db.execute('SELECT class, max(confidence) FROM alloc_class GROUP BY class'))
+    sure, likely = confidences('a.db', False), confidences('b.db', True)
+    assert sure['activation'] > 0.9 and likely['activation'] <= 0.6 and likely['param'] == sure['param'] > 0.9
+
+
 def test_activations_that_wait_on_the_host(tmp_path):
     """Activations go to the host in forward and come back for backward: the copy that brings one back is later than the gradient that
     the loss made, which is where backward begins all the same."""
