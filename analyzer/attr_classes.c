@@ -25,6 +25,7 @@ struct classes {
     int32_t vote_count, vote_room;
     struct at_map initialisers; /* functions, and kinds of copies, that wrote parameters before they were read */
     int32_t verdicts, verdict_room;
+    uint8_t released[AT_CLASSES]; /* of pools: memory of this class serves others between two contents, somewhere */
 };
 
 /* ---- C1
@@ -269,13 +270,41 @@ static int is_kept(struct at_trace *t, const struct at_range *r) {
     return 1;
 }
 
+static int is_slot_class(int cls) {
+    return cls == AT_GRAD || cls == AT_INPUT;
+}
+
+/* Whether a program releases its gradients (its batches) with each step shows where something else is kept in their
+ * memory meanwhile; if nowhere, it keeps them. */
+static void note_released(struct classes *c, const struct at_range *r) {
+    struct at_trace *t = c->t;
+    int last = AT_CLASSES, between = 0; /* the last gradient or batch, and whether another value was read since */
+    for (int32_t v = r->value0; v < r->value0 + r->values; v++) {
+        int cls = at_value_class(t, v).cls;
+        if (is_slot_class(cls)) {
+            if (cls == last && between) c->released[cls] = 1;
+            last = cls;
+            between = 0;
+        } else {
+            between |= is_read(t, &t->value[v]);
+        }
+    }
+}
+
+/* The memory is the same tensor's until the next value: its next content. */
+static int goes_on(struct classes *c, int32_t value, int cls) {
+    const struct at_range *r = &c->t->range[c->t->value[value].range];
+    if (!is_slot_class(cls) || c->released[cls] || value + 1 == r->value0 + r->values) return 0;
+    return at_value_class(c->t, value + 1).cls == cls;
+}
+
 /* In a pool, between the last use of one value and the birth of the next the memory belongs to nobody. */
 static void say_value(struct classes *c, int32_t value, int32_t until, int32_t next, int kept) {
     struct at_verdict x = at_value_class(c->t, value);
     int first = value == c->t->range[c->t->value[value].range].value0;
-    kept &= x.cls == AT_INPUT || x.cls == AT_GRAD;
+    kept &= is_slot_class(x.cls);
     x.from = first && kept ? 0 : first_event(c->t, &c->t->value[value]);
-    x.until = kept ? next : end_of_life(c->t, &c->t->value[value]);
+    x.until = kept || goes_on(c, value, x.cls) ? next : end_of_life(c->t, &c->t->value[value]);
     if (x.until >= c->t->events || x.until > next) x.until = next;
     if (x.until > until) x.until = until;
     if (x.from < x.until) say(c, x);
@@ -389,6 +418,8 @@ void at_classes(struct at_trace *t) {
             if (c.of[i].rule < 0) constant_range(&c, i);
     }
     at_value_class_prepare(t);
+    for (int32_t i = 0; i < t->ranges; i++)
+        if (at_is_pool(t, i) && c.of[i].rule < 0) note_released(&c, &t->range[i]);
     t->verdict0 = POOL_NEW(t->pool, int32_t, (size_t)t->ranges + 1);
     for (int32_t i = 0; i < t->ranges; i++) {
         t->verdict0[i] = c.verdicts;
