@@ -33,8 +33,7 @@ static void print_totals(struct emitter *e, const struct report *r) {
     emit_int(e, "recompute", r->flops.phase[PHASE_RECOMPUTE] ? "of these, recomputed products" : NULL, UNIT_FLOPS,
              r->flops.phase[PHASE_RECOMPUTE]);
     emit_real(e, "counted_time_share", r->busy_ns ? "device time counted" : NULL, UNIT_SHARE, r->counted_time_share);
-    emit_real(e, "exact_time_share", r->busy_ns ? "counted exactly" : NULL, UNIT_SHARE,
-              r->exact_time_share);
+    emit_real(e, "exact_time_share", r->busy_ns ? "counted exactly" : NULL, UNIT_SHARE, r->exact_time_share);
     emit_end(e);
 }
 
@@ -131,10 +130,9 @@ static int print_parts(struct emitter *e, struct report *r, int64_t index, const
     return report_rows_end(r, st, rc, err, err_len);
 }
 
-static int print_step(struct emitter *e, struct report *r, const struct report_step *s, char *err, size_t err_len) {
-    struct flops_rows rows = {0};
+static int print_step(struct emitter *e, struct report *r, const struct report_step *s, const struct flops_rows *rows,
+                      char *err, size_t err_len) {
     char label[96], parts[96], integers[96];
-    if (flops_rows_of_step(r, s->index, &rows, err, err_len)) return -1;
     snprintf(label, sizeof label, "Step %" PRId64 " by phase, kind and type", s->index);
     snprintf(parts, sizeof parts, "Step %" PRId64 ": matrix products by what they are for", s->index);
     snprintf(integers, sizeof integers, "Step %" PRId64 ": integer products (operations, no FLOPs)", s->index);
@@ -146,11 +144,10 @@ static int print_step(struct emitter *e, struct report *r, const struct report_s
     else
         emit_int(e, "tokens", NULL, UNIT_NONE, s->tokens);
     if (!emit_for_people(e)) report_print_flops(e, r, &s->flops);
-    print_rows(e, r, &rows, "rows", label);
-    print_integer_products(e, &rows, integers);
+    print_rows(e, r, rows, "rows", label);
+    print_integer_products(e, rows, integers);
     int rc = print_parts(e, r, s->index, parts, err, err_len);
     emit_end(e);
-    flops_rows_free(&rows);
     return rc;
 }
 
@@ -161,12 +158,38 @@ static int64_t last_whole(const struct report *r) {
     return r->n_steps - 1;
 }
 
+static int print_all_steps(struct emitter *e, struct report *r, char *err, size_t err_len) {
+    struct flops_walk walk;
+    if (flops_walk_begin(r, &walk, err, err_len)) return -1;
+    int rc = 0;
+    for (int64_t i = 0; i < r->n_steps && !rc; i++) {
+        struct flops_rows rows;
+        flops_walk_step(&walk, r->steps[i].index, &rows);
+        rc = print_step(e, r, &r->steps[i], &rows, err, err_len);
+        flops_rows_free(&rows);
+    }
+    char why[1024];
+    if (!flops_walk_end(r, &walk, why, sizeof why) || rc) return rc;
+    snprintf(err, err_len, "%s", why);
+    return -1;
+}
+
+static int print_one_step(struct emitter *e, struct report *r, const struct report_step *s, char *err, size_t err_len) {
+    struct flops_rows rows;
+    if (flops_rows_of_step(r, s->index, &rows, err, err_len)) return -1;
+    int rc = print_step(e, r, s, &rows, err, err_len);
+    flops_rows_free(&rows);
+    return rc;
+}
+
 /* People see one step: `one`, the last whole one or the one they ask for. */
 static int print_steps(struct emitter *e, struct report *r, int64_t one, int all, char *err, size_t err_len) {
     int rc = 0;
     emit_list(e, "steps", NULL, LOOK_FIELDS);
-    for (int64_t i = 0; i < r->n_steps && !rc; i++)
-        if (all || i == one) rc = print_step(e, r, &r->steps[i], err, err_len);
+    if (all)
+        rc = print_all_steps(e, r, err, err_len);
+    else if (one >= 0 && one < r->n_steps)
+        rc = print_one_step(e, r, &r->steps[one], err, err_len);
     emit_end(e);
     return rc;
 }

@@ -29,6 +29,14 @@ struct flops_rows {
 
 /* step REPORT_UNKNOWN: what belongs to none. 0, or -1 with one line in err. */
 int flops_rows_of_step(struct report *r, int64_t step, struct flops_rows *out, char *err, size_t err_len);
+/* The same for all steps, in the order of their indexes, in one pass over the ops: they have no index by step. */
+struct flops_walk {
+    sqlite3_stmt *rows;
+    int state;
+};
+int flops_walk_begin(struct report *r, struct flops_walk *w, char *err, size_t err_len); /* -1: nothing to end */
+void flops_walk_step(struct flops_walk *w, int64_t step, struct flops_rows *out);
+int flops_walk_end(struct report *r, struct flops_walk *w, char *err, size_t err_len);
 void flops_rows_free(struct flops_rows *rows);
 
 #endif

@@ -1,7 +1,7 @@
 """acct flops, and what the analysis tells of N, T and the model's shape: on dry runs of the sample app against formulas and the
 program's own account, and on synthetic traces. ACCOUNTING section 4 has the conventions."""
 import csv, io, json, os, re, sqlite3
-import pytest
+import pytest, report_trace
 from conftest import BUILD, DEVICE, ON_GPU, run
 from trace_maker import Maker
 
@@ -287,3 +287,14 @@ def test_models_that_take_turns_have_no_n(tmp_path):
     j = view('flops', Program(tmp_path / 'a.db', [2, 3], turns=[0, 1]).path)
     assert len(j['steps']) == 6 and facts(j)['parameters'] is None and j['flops_difference']['terms'] == []
     assert any('take turns' in n for n in j['notes'])
+
+
+def test_many_steps_are_one_pass(tmp_path):
+    """20,000 steps: a look at all ops for each of them would take minutes."""
+    t = report_trace.Trace(tmp_path / 'a.db')
+    for s in range(20000):
+        t.step(s, 100 * s, 100 * s + 99, [('forward', 'fp32', 10 + s, 1), ('backward', 'fp32', 20, 1)])
+    r = run(ACCT, 'flops', '-f', 'json', t.close(), timeout=30)
+    steps = json.loads(r.stdout)['steps']
+    assert [s['index'] for s in steps] == list(range(20000))
+    assert all([(x['phase'], x['gemm']) for x in s['rows']] == [('forward', 10 + s['index']), ('backward', 20)] for s in steps)
