@@ -74,13 +74,19 @@ static void print_peak(struct emitter *e, const struct report *r, const struct m
     emit_end(e);
 }
 
+/* 1 << class: some step has it at its peak. */
+static unsigned classes_of_steps(const struct report *r) {
+    unsigned any = 0;
+    for (int64_t i = 0; i < r->n_steps; i++)
+        for (int c = 0; c < REPORT_CLASSES; c++) any |= r->steps[i].memory.at_peak[c] ? 1u << c : 0;
+    return any;
+}
+
 /* People see the classes that some step has, without the digits: the table is wide. */
-static void print_step_classes(struct emitter *e, const struct report *r, const struct report_memory *m) {
+static void print_step_classes(struct emitter *e, unsigned some, const struct report_memory *m) {
     char text[64];
     for (int c = 0; c < REPORT_CLASSES; c++) {
-        int any = 0;
-        for (int64_t i = 0; i < r->n_steps && !any; i++) any = r->steps[i].memory.at_peak[c] != 0;
-        if (!any) continue;
+        if (!(some >> c & 1)) continue;
         emit_human_bytes(text, sizeof text, m->at_peak[c]);
         text[strcspn(text, "(")] = 0;
         emit_text(e, NULL, report_class_names[c], text);
@@ -90,6 +96,7 @@ static void print_step_classes(struct emitter *e, const struct report *r, const 
 static void print_steps(struct emitter *e, const struct report *r, const struct step_ends *ends) {
     emit_list(e, "steps", r->n_steps ? "Steps: live at the peak, by class, and at the end" : NULL,
               r->n_steps ? LOOK_TABLE : LOOK_HIDDEN);
+    unsigned some = classes_of_steps(r);
     for (int64_t i = 0; i < r->n_steps; i++) {
         const struct report_step *s = &r->steps[i];
         emit_object(e, "", NULL, LOOK_FIELDS);
@@ -97,7 +104,7 @@ static void print_steps(struct emitter *e, const struct report *r, const struct 
         emit_int(e, "peak_bytes", "peak", UNIT_BYTES, s->memory.peak_bytes);
         report_print_int(e, "peak_ns", NULL, UNIT_NS, s->memory.peak_bytes ? s->memory.peak_ns : REPORT_UNKNOWN);
         memory_print_classes(e, "at_peak", NULL, LOOK_HIDDEN, s->memory.at_peak);
-        if (emit_for_people(e)) print_step_classes(e, r, &s->memory);
+        if (emit_for_people(e)) print_step_classes(e, some, &s->memory);
         emit_int(e, "end_bytes", "at its end", UNIT_BYTES, ends->end[i].peak_bytes);
         memory_print_classes(e, "at_end", NULL, LOOK_HIDDEN, ends->end[i].at_peak);
         emit_end(e);

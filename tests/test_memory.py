@@ -164,6 +164,16 @@ def test_an_allocation_of_id_0(tmp_path):
     assert [(b['id'], b['bytes'], b['block_bytes'], b['class']) for b in load('peak', db)['blocks']] == [(0, 50, 50, 'grad')]
 
 
+def test_many_steps(tmp_path):
+    """100,000 steps: a look at all of them for each would take half a minute and more."""
+    t = Trace(tmp_path / 'a.db')
+    t.alloc(100, 1, classes='param')
+    for s in range(100000):
+        t.step(s, 100 * s, 100 * s + 99, [])
+    r = run(os.path.join(BUILD, 'acct'), 'memory', t.close(), timeout=25)
+    assert r.returncode == 0 and 'param' in r.stdout
+
+
 @pytest.mark.parametrize('size', [-2**63, -1, 2**63 - 1, 2**47 + 1, 1e300, 'many'])
 def test_sizes_that_no_device_has(tmp_path, size):
     """Of a damaged trace: left out, and said; what is sound keeps its figures."""
