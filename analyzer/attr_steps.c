@@ -234,4 +234,5 @@ void at_steps(struct at_trace *t) {
     t->step = POOL_NEW(t->pool, struct at_step, (size_t)t->spans + (size_t)t->intervals);
     for (int32_t k = 0; k < t->intervals; k++) split_interval(t, &t->interval[k], seen);
     pool_give(t->pool, seen);
+    if (!t->steps && !t->cut) inference(t); /* updates without gradients, and nothing else: passes all the same */
 }

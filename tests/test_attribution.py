@@ -279,6 +279,29 @@ def test_weights_that_change_places(tmp_path):
     assert db.execute("SELECT max(confidence) FROM alloc_class WHERE class <> 'unknown'").fetchone()[0] < 0.35
 
 
+def test_updates_without_gradients(tmp_path):
+    """Weights are disturbed by noise before each pass, and nothing is differentiated: passes over weights that are parameters."""
+    t = Maker(str(tmp_path / 't.db'))
+    size, n = 32 * 32 * 4, 16 * 32 * 4
+    w, v, noise, x, h, y = (BASE + i * 0x10000 for i in range(6))
+    for i in range(6):
+        t.alloc(BASE + i * 0x10000, size if i < 3 else n)
+    for at in (w, v):
+        t.copy('h2d', at, HOST, size)
+    for _ in range(4):
+        t.copy('h2d', x, HOST, n)
+        t.copy('h2d', noise, HOST, size)
+        for at in (w, v):
+            t.launch('disturb', [(at, 'rw', size), (noise, 'r', size)])
+        t.gemm(m=32, n=16, k=32, a=w, b=x, c=h, trans_a='T', lda=32, ldb=32, ldc=32)
+        t.launch('relu', [(h, 'rw', n)])
+        t.gemm(m=32, n=16, k=32, a=v, b=h, c=y, trans_a='T', lda=32, ldb=32, ldc=32)
+        t.launch('loss', [(y, 'rw', n)])
+    db = analyzed(t.close())
+    assert class_at(db, w) == class_at(db, v) == 'param'
+    assert sum(matmul_flops(db, 'step = ?', r['id']) for r in steps(db)) == 4 * 2 * 2 * 16 * 32 * 32
+
+
 def test_gradients_that_nobody_uses(tmp_path):
     """Forward and backward, and no update ever (each step's gradients overflow): a step is a pass over the weights there and back."""
     t = Maker(str(tmp_path / 't.db'))
