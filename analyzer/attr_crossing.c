@@ -32,7 +32,7 @@ static struct extent *written_extents(struct at_trace *t, int32_t step, int32_t 
     for (int32_t i = 0; i < t->buffers; i++) {
         const struct at_buffer *b = &t->buffer[i];
         int fresh;
-        if (b->mode != AT_W || b->partial || b->bytes <= 0 || b->block < 0) continue;
+        if (b->mode != AT_W || b->partial || b->guessed || b->bytes <= 0 || b->block < 0) continue;
         if (!is_of_pass(&t->event[b->event], step) || t->block[b->block].ranges < 2) continue;
         at_map_put(&seen, t->pool,
                    at_mix(at_mix((uint64_t)b->block) ^ (uint64_t)b->offset) ^ at_mix((uint64_t)b->bytes) * 3, &fresh);
@@ -45,18 +45,26 @@ static struct extent *written_extents(struct at_trace *t, int32_t step, int32_t 
     return e;
 }
 
-/* As long as none cross, those that contain the next one are nested: a stack of their ends. */
+/* A static program may have a buffer whose halves serve two tensors that overlap; a pool has more than one such pair,
+ * and more than one in twenty of its extents. Extents that contain the next one are nested: a stack of their ends. */
+enum { SHARE = 20 };
+
+static void judge(struct at_block *b, int32_t extents, int32_t crossings) {
+    if (crossings > extents / SHARE) b->pool = 1;
+}
+
 void at_crossings(struct at_trace *t) {
-    int32_t n, depth = 0;
+    int32_t n, depth = 0, first = 0, crossings = 0;
     struct extent *e = written_extents(t, t->steps > 1, &n); /* of the second step, if there is one */
     int64_t *end = POOL_NEW(t->pool, int64_t, n);
     for (int32_t i = 0; i < n; i++) {
-        struct at_block *b = &t->block[e[i].block];
-        if (i && e[i - 1].block != e[i].block) depth = 0;
-        if (b->pool) continue;
         while (depth && end[depth - 1] <= e[i].lo) depth--;
-        if (depth && end[depth - 1] < e[i].hi) b->pool = 1;
+        crossings += depth && end[depth - 1] < e[i].hi;
         end[depth++] = e[i].hi;
+        if (i + 1 < n && e[i + 1].block == e[i].block) continue;
+        judge(&t->block[e[i].block], i + 1 - first, crossings);
+        first = i + 1;
+        depth = crossings = 0;
     }
     pool_give(t->pool, end);
     pool_give(t->pool, e);

@@ -168,7 +168,7 @@ static int takes_lists(const struct lists *l, const struct at_event *e) {
 /* ---- extents
  * ------------------------------------------------------------------------------------------------------------ */
 static void settle_buffer(const struct at_trace *t, struct at_buffer *u, int64_t bytes) {
-    if (bytes > 0 && bytes <= t->block[u->block].bytes - u->offset) u->bytes = bytes;
+    if (bytes > 0 && bytes <= t->block[u->block].bytes - u->offset) u->bytes = bytes, u->guessed = 1;
 }
 
 /* A launch's lists, of n pointers each. */

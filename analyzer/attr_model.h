@@ -108,6 +108,7 @@ struct at_buffer {
     int8_t mode;
     int16_t argument; /* the slot, while `slot` tells its role in a product of the program's own */
     uint8_t partial;  /* a write that may leave bytes as they were */
+    uint8_t guessed;  /* the trace does not tell its extent: rules E2, E3 do */
 };
 
 struct at_block {

@@ -37,7 +37,7 @@ static void settle_launch(struct at_trace *t, const struct at_event *e, const in
         n += is_open(&u[i]) && at_same_count(t->block[u[i].block].bytes, elements);
     for (int32_t i = 0; i < e->buffers && n >= POINTERS_LEAST; i++)
         if (is_open(&u[i]) && at_same_count(t->block[u[i].block].bytes, elements))
-            u[i].bytes = t->block[u[i].block].bytes;
+            u[i].bytes = t->block[u[i].block].bytes, u[i].guessed = 1;
 }
 
 void at_whole_blocks(struct at_trace *t) {
