@@ -373,7 +373,8 @@ static int64_t library_weights(const struct own *o) {
     int64_t bytes = 0;
     for (int32_t i = 0; i < o->t->ranges; i++) {
         const struct at_range *r = &o->t->range[i];
-        if (is_library_weight(o, r) || (!o->weight[i] && is_cast_for_library(o, i))) bytes += bytes_of(r);
+        if ((r->gemm_reads && o->state[i]) || is_library_weight(o, r) || (!o->weight[i] && is_cast_for_library(o, i)))
+            bytes += bytes_of(r);
     }
     return bytes;
 }
