@@ -241,14 +241,15 @@ struct ptx_operand {
 
 /* ---- matrix units ------------------------------------------------------------------------------------------------ */
 /*  MX(NAME, "text", bits, kind)   bits: as a register holds it. kind: F float, I integer */
-#define PTX_MATRIX_TYPES(MX)                                                                                      \
-    MX(F64, "f64", 64, F)                                                                                         \
-    MX(F32, "f32", 32, F)                                                                                         \
-    MX(TF32, "tf32", 32, F)                                                                                       \
-    MX(F16, "f16", 16, F)                                                                                         \
-    MX(BF16, "bf16", 16, F) MX(E4M3, "e4m3", 8, F) MX(E5M2, "e5m2", 8, F) MX(E3M2, "e3m2", 8, F)                  \
-        MX(E2M3, "e2m3", 8, F) MX(E2M1, "e2m1", 8, F) MX(S32, "s32", 32, I) MX(S8, "s8", 8, I) MX(U8, "u8", 8, I) \
-            MX(S4, "s4", 4, I) MX(U4, "u4", 4, I) MX(B1, "b1", 1, I)
+#define PTX_MATRIX_TYPES(MX)                                                                                           \
+    MX(F64, "f64", 64, F)                                                                                              \
+    MX(F32, "f32", 32, F)                                                                                              \
+    MX(TF32, "tf32", 32, F)                                                                                            \
+    MX(F16, "f16", 16, F)                                                                                              \
+    MX(BF16, "bf16", 16, F)                                                                                            \
+    MX(E4M3, "e4m3", 8, F) MX(E5M2, "e5m2", 8, F) MX(E3M2, "e3m2", 8, F) MX(E2M3, "e2m3", 8, F) MX(E2M1, "e2m1", 8, F) \
+        MX(S32, "s32", 32, I) MX(S8, "s8", 8, I) MX(U8, "u8", 8, I) MX(S4, "s4", 4, I) MX(U4, "u4", 4, I)              \
+            MX(B1, "b1", 1, I)
 #define PTX_MATRIX_ENUM(N, text, bits, kind) PTX_MX_##N,
 enum ptx_matrix_type { PTX_MX_NONE, PTX_MATRIX_TYPES(PTX_MATRIX_ENUM) PTX_MX_COUNT };
 unsigned ptx_matrix_bits(enum ptx_matrix_type t);

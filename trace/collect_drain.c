@@ -11,8 +11,8 @@
 
 /* Longest run of one ring before its slots are given back and the clock is looked at. */
 #define RUN_RECORDS 1024
-/* A transaction is committed at this size even before its time: the log beside the database stays small, and a disk that
- * runs full takes no more than this. */
+/* A transaction is committed at this size even before its time: the log beside the database stays small, and a disk
+ * that runs full takes no more than this. */
 #define TRANSACTION_ROWS 4096u
 #define BUSY_WAIT_NS 5000000
 

@@ -63,7 +63,8 @@ uint32_t zoo_hash(uint32_t x);
     X(reduce_down)                                                                                                    \
     X(reduce_atomic)                                                                                                  \
     X(reduce_redux)                                                                                                   \
-    X(argmax) X(scan_block) X(scan_warp) X(scan_exclusive) X(votes) X(shuffles) X(masked_shuffle) X(filter) X(groups) \
+    X(argmax)                                                                                                         \
+    X(scan_block) X(scan_warp) X(scan_exclusive) X(votes) X(shuffles) X(masked_shuffle) X(filter) X(groups)           \
         X(block_votes) X(lanes) X(collatz) X(early_exit) X(nested) X(switches) X(loops) X(stencil) X(bitonic_sort)    \
             X(producer_consumer) X(leave_early) X(dynamic_views) X(vector_shared) X(local_index) X(generic_pointers)  \
                 X(noinline_calls) X(recursion) X(indirect_calls) X(struct_by_value) X(selected_pointer)               \
