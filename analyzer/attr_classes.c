@@ -242,9 +242,9 @@ static int32_t first_event(const struct at_trace *t, const struct at_value *v) {
 
 /* The event behind the one at which the value is no longer needed: its last access; a gradient's, the end of the update
  * that reads it, as gradients are released together. */
-static int32_t end_of_life(const struct at_trace *t, const struct at_value *v) {
+static int32_t end_of_life(const struct at_trace *t, const struct at_value *v, int cls) {
     int32_t last = t->access[t->touch[v->touch0 + v->touches - 1]].event, lo = 0, hi = t->step_ends;
-    if (!v->grad) return last + 1;
+    if (cls != AT_GRAD) return last + 1;
     while (lo < hi) { /* the first step end at or after it */
         int32_t mid = lo + (hi - lo) / 2;
         if (t->step_end_last[mid] < last)
@@ -252,7 +252,7 @@ static int32_t end_of_life(const struct at_trace *t, const struct at_value *v) {
         else
             hi = mid;
     }
-    return lo < t->step_ends && t->step_end_first[lo] <= last ? t->step_end_last[lo] + 1 : last + 1;
+    return lo < t->step_ends ? t->step_end_last[lo] + 1 : last + 1;
 }
 
 static int is_read(const struct at_trace *t, const struct at_value *v) {
@@ -304,7 +304,7 @@ static void say_value(struct classes *c, int32_t value, int32_t until, int32_t n
     int first = value == c->t->range[c->t->value[value].range].value0;
     kept &= is_slot_class(x.cls);
     x.from = first && kept ? 0 : first_event(c->t, &c->t->value[value]);
-    x.until = kept || goes_on(c, value, x.cls) ? next : end_of_life(c->t, &c->t->value[value]);
+    x.until = kept || goes_on(c, value, x.cls) ? next : end_of_life(c->t, &c->t->value[value], x.cls);
     if (x.until >= c->t->events || x.until > next) x.until = next;
     if (x.until > until) x.until = until;
     if (x.from < x.until) say(c, x);
