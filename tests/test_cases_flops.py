@@ -366,6 +366,6 @@ def test_case_24_integer_products_are_operations(tmp_path):
     (flops, ops, dtype), = costs(path, 'flops, integer_ops, dtype')
     assert (flops, ops) == (0, 137438953472) and dtype == 'int8'
     j = view(path)
-    assert j['totals']['flops'] == 0 and [r['integer_ops'] for r in j['outside']] == [137438953472]
+    assert j['totals']['flops'] == 0 and [r['integer_ops'] for s in j['steps'] for r in s['rows']] == [137438953472]
     text = run(ACCT, 'flops', path).stdout
     assert re.search(r'integer products.*\n.*ops\n.*int8.* 137438953472', text), text
