@@ -216,36 +216,44 @@ static bool given(struct vgpu_peak *p) {
 
 enum { COPY_BYTES = 64 << 20, COPY_ROUNDS = 4, MOST_COPIERS = 64 };
 
+struct copier {
+    pthread_t thread;
+    char *memory; /* what is copied, then as much room */
+    size_t bytes;
+    bool started;
+};
+
 static void *copy_part(void *part) {
-    char *to = part;
-    const size_t n = *(size_t *)part; /* the part's size stands in its own first bytes, which are overwritten last */
-    memcpy(to + sizeof n, to + n, n - sizeof n);
+    const struct copier *c = part;
+    memcpy(c->memory + c->bytes, c->memory, c->bytes);
     return NULL;
 }
 
+/* One copy by all at once: seconds. */
+static double copy_together(struct copier *c, int n) {
+    double start = seconds();
+    for (int i = 1; i < n; i++) c[i].started = !pthread_create(&c[i].thread, NULL, copy_part, &c[i]);
+    for (int i = 0; i < n; i++)
+        if (!c[i].started) copy_part(&c[i]);
+    for (int i = 1; i < n; i++)
+        if (c[i].started) pthread_join(c[i].thread, NULL);
+    return seconds() - start;
+}
+
 /* Bytes read and written a second, by all cores at once, in arrays that caches do not hold as a rule; NaN: no memory.
- * The first round makes the pages. */
+ */
 static double memory_rate(void) {
-    pthread_t thread[MOST_COPIERS];
-    int cores = vgpu_cores() < MOST_COPIERS ? vgpu_cores() : MOST_COPIERS, started[MOST_COPIERS];
-    const size_t part = COPY_BYTES / (size_t)cores;
-    char *memory = malloc(2 * part * (size_t)cores);
-    double best = 0;
-    if (memory) memset(memory, 1, 2 * part * (size_t)cores);
-    for (int round = 0; memory && round < COPY_ROUNDS; round++) {
-        double start = seconds();
-        for (int i = 0; i < cores; i++) {
-            memcpy(memory + 2 * part * (size_t)i, &part, sizeof part);
-            started[i] = i && !pthread_create(&thread[i], NULL, copy_part, memory + 2 * part * (size_t)i);
-        }
-        for (int i = 0; i < cores; i++)
-            if (!started[i]) copy_part(memory + 2 * part * (size_t)i);
-        for (int i = 0; i < cores; i++)
-            if (started[i]) pthread_join(thread[i], NULL);
-        best = fmax(best, 2. * (double)part * cores / (seconds() - start));
-    }
+    struct copier c[MOST_COPIERS] = {0};
+    int n = vgpu_cores() < MOST_COPIERS ? vgpu_cores() : MOST_COPIERS;
+    const size_t part = COPY_BYTES / (size_t)n;
+    char *memory = malloc(2 * part * (size_t)n);
+    double best = NAN;
+    if (memory) memset(memory, 1, 2 * part * (size_t)n); /* makes the pages */
+    for (int i = 0; i < n; i++) c[i] = (struct copier){.memory = memory + 2 * part * (size_t)i, .bytes = part};
+    for (int round = 0; memory && round < COPY_ROUNDS; round++)
+        best = fmax(best, 2. * (double)part * n / copy_together(c, n));
     free(memory);
-    return memory ? best : NAN;
+    return best;
 }
 
 /* What is known already stands where it is higher. */
@@ -257,7 +265,7 @@ static void measure_all(void) {
         double now = plain ? best_product(f) : with_conversion(f, peak.fp32);
         *peak_of(&peak, f) = fmax(now, *peak_of(&known, f));
     }
-    peak.bytes_per_s = fmax(memory_rate(), known.bytes_per_s);
+    peak.bytes_per_s = fmax(memory_rate(), known.bytes_per_s > 0 ? known.bytes_per_s : NAN);
 }
 
 static void *measure(void *unused) {
