@@ -29,8 +29,9 @@ int facts_tell_memory(struct ring_writer *w, const struct facts_memory *m);
  * long as questions have taken less than a twentieth of the time. */
 int facts_may_ask_memory(uint32_t generation);
 /* Before a call that takes or releases memory: 1 for the first release of a trace, and 10 ms after the last question or
- * later, so that they take less than a hundredth of the time. asked: one that began at begin_ns is over. */
-int facts_may_ask_again(uint32_t generation, int release);
+ * later, so that they take less than a hundredth of the time; now: by hook_now. asked: one that began at begin_ns is
+ * over. */
+int facts_may_ask_again(uint32_t generation, int release, uint64_t now);
 void facts_asked(uint64_t begin_ns);
 /* The program has stream-ordered memory, so that a pool may hold some of the device's. */
 void facts_note_pool(void);

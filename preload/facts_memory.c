@@ -79,11 +79,17 @@ static struct {
     _Atomic uint64_t next_ns;              /* not before */
 } again;
 
-int facts_may_ask_again(uint32_t generation, int release) {
-    if (release && atomic_exchange(&again.released, generation) != generation) return 1;
-    if (atomic_exchange(&again.generation, generation) != generation) /* first use has just been told, or will be */
-        atomic_store_explicit(&again.next_ns, hook_now() + AGAIN_PAUSE_NS, memory_order_relaxed);
-    return hook_now() >= atomic_load_explicit(&again.next_ns, memory_order_relaxed);
+/* 1, once a trace. Each allocation and release asks: only the first one writes. */
+static int is_first(_Atomic uint32_t *of, uint32_t generation) {
+    return atomic_load_explicit(of, memory_order_relaxed) != generation &&
+           atomic_exchange(of, generation) != generation;
+}
+
+int facts_may_ask_again(uint32_t generation, int release, uint64_t now) {
+    if (release && is_first(&again.released, generation)) return 1;
+    if (is_first(&again.generation, generation)) /* first use has just been told, or will be */
+        atomic_store_explicit(&again.next_ns, now + AGAIN_PAUSE_NS, memory_order_relaxed);
+    return now >= atomic_load_explicit(&again.next_ns, memory_order_relaxed);
 }
 
 void facts_asked(uint64_t begin_ns) {

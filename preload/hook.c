@@ -154,7 +154,7 @@ void hook_before_memory(struct hook_call *k) {
 void hook_ask_memory(struct hook_call *k, uint32_t why) {
     struct facts_question q;
     int saved = errno;
-    if (!facts_may_ask_again(k->generation, why == ACCT_meminfo_why_RELEASE)) return;
+    if (!facts_may_ask_again(k->generation, why == ACCT_meminfo_why_RELEASE, k->start_ns)) return;
     if (facts_question_begin(&q)) {
         int ordinal = facts_current_device();
         struct facts_memory m = {why, ordinal, 0, 0, 1};
