@@ -115,22 +115,10 @@ struct done {
     int64_t *next; /* by object: the one below */
 };
 
-static int64_t first_size(const struct done *d, int64_t bytes) {
-    int64_t lo = 0, hi = d->sizes;
-    while (lo < hi) {
-        int64_t mid = lo + (hi - lo) / 2;
-        if (d->size[mid] < bytes)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
 /* One that is at most a tenth larger, taken out; -1. */
 static int64_t take_done(const struct pattern_objects *s, struct done *d, const struct pattern_object *need) {
     enum { MOST_SIZES = 64 };
-    int64_t from = first_size(d, need->bytes);
+    int64_t from = pattern_first_from(d->size, d->sizes, need->bytes);
     for (int64_t i = from; i < d->sizes && i < from + MOST_SIZES && d->size[i] <= need->bytes + need->bytes / 10; i++)
         while (d->top[i] >= 0) {
             int64_t object = d->top[i];
@@ -181,7 +169,7 @@ static void judge_redundant(struct judge *j) {
     }
     for (int64_t i = 0; i < n; i++) {
         const struct pattern_object *o = &s->object[m[i].object];
-        int64_t at = first_size(&d, o->bytes), have;
+        int64_t at = pattern_first_from(d.size, d.sizes, o->bytes), have;
         if (!m[i].first) {
             d.next[m[i].object] = d.top[at];
             d.top[at] = m[i].object;

@@ -108,6 +108,8 @@ struct pattern_objects {
 int pattern_objects_load(struct report *r, const struct pattern_options *o, struct patterns *p,
                          struct pattern_objects *out, char *err, size_t err_len);
 void pattern_objects_free(struct pattern_objects *s);
+/* First place in ascending numbers whose number is not below `least`; n: there is none. */
+int64_t pattern_first_from(const int64_t *number, int64_t n, int64_t least);
 int pattern_unseen_between(const struct pattern_objects *s, int64_t from_ns, int64_t to_ns);
 
 #endif

@@ -121,16 +121,21 @@ static void note_unseen(struct pass *w, int64_t ns) {
     w->unseen_ns = ns;
 }
 
-int pattern_unseen_between(const struct pattern_objects *s, int64_t from_ns, int64_t to_ns) {
-    int64_t lo = 0, hi = s->unseen_n;
+int64_t pattern_first_from(const int64_t *number, int64_t n, int64_t least) {
+    int64_t lo = 0, hi = n;
     while (lo < hi) {
         int64_t mid = lo + (hi - lo) / 2;
-        if (s->unseen[mid] < from_ns)
+        if (number[mid] < least)
             lo = mid + 1;
         else
             hi = mid;
     }
-    return lo < s->unseen_n && s->unseen[lo] < to_ns;
+    return lo;
+}
+
+int pattern_unseen_between(const struct pattern_objects *s, int64_t from_ns, int64_t to_ns) {
+    int64_t i = pattern_first_from(s->unseen, s->unseen_n, from_ns);
+    return i < s->unseen_n && s->unseen[i] < to_ns;
 }
 
 static void dead_write(struct pattern_object *o, const struct pattern_pending *p, int64_t ns, int64_t op) {
