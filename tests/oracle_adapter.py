@@ -130,12 +130,12 @@ def run_program(options, path):
     return score.score(s, read_result(s.ev, ids, path))
 
 
-def _one(a):
-    name, options, folder = a
+def _guarded(a):
+    run, name, options, folder = a
     path = os.path.join(folder, name.replace('/', '_') + '.db')
     try:
-        return name, run_program(options, path)
-    except Exception as ex:
+        return name, run(options, path)
+    except Exception:
         import traceback
         return name, {'error': traceback.format_exc(), 'pass': False}
     finally:
@@ -143,25 +143,20 @@ def _one(a):
             os.unlink(path)
 
 
-def memory_folder():
-    """A folder that lives in memory if there is one: the databases are small, and nobody wants them after a crash."""
-    import tempfile
-    return tempfile.mkdtemp(dir='/dev/shm' if os.access('/dev/shm', os.W_OK) else None)
-
-
-def run_matrix(programs):
-    import shutil
-    folder = memory_folder()
+def run_all(run, programs):
+    """{name: run(options, path of a trace to be made)} of {name: options}, or the error; two at a time. The traces lie in memory if
+    they can: they are small, and nobody wants them after a crash."""
+    import multiprocessing, shutil, tempfile
+    folder = tempfile.mkdtemp(dir='/dev/shm' if os.access('/dev/shm', os.W_OK) else None)
     try:
-        return _run_matrix(programs, folder)
+        with multiprocessing.Pool(2) as pool:
+            return dict(pool.map(_guarded, [(run, k, v, folder) for k, v in programs.items()], chunksize=4))
     finally:
         shutil.rmtree(folder)
 
 
-def _run_matrix(programs, folder):
-    import multiprocessing
-    with multiprocessing.Pool(2) as pool:
-        return dict(pool.map(_one, [(k, v, folder) for k, v in programs.items()], chunksize=4))
+def run_matrix(programs):
+    return run_all(run_program, programs)
 
 
 def visible(options):

@@ -6,7 +6,7 @@ the directions known and in a hidden pool, and the kinds that the oracle does no
 Each group must pass at least as often as the rules' reference implementation does (for own kinds: as was measured when the rules
 were made); the exit code is 0 only then. At the end how often each class rule was right, by bytes half-way through each tensor's
 life, in the three modes of traces: the figures of analyzer/attr_rules.h."""
-import argparse, bisect, collections, multiprocessing, os, shutil, sys, time
+import argparse, bisect, collections, os, sys, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import oracle_adapter, sim_kinds
 import matrix, randomised, score, sim
@@ -60,30 +60,22 @@ def rules_right(s, r):
     return out
 
 
-def one(a):
-    name, (kind, options, own), folder = a
-    path = os.path.join(folder, name.replace('/', '_') + '.db')
-    try:
-        s = sim_kinds.build(**options) if own else sim.build(**options)
-        ids = oracle_adapter.write_trace(s.ev, path)
-        oracle_adapter.analyze(path)
-        r = sim_kinds.read_result(s, ids, path) if own else oracle_adapter.read_result(s.ev, ids, path)
-        return name, kind, score.score(s, r), rules_right(s, r)
-    except Exception:
-        import traceback
-        return name, kind, {'error': traceback.format_exc(), 'pass': False}, collections.Counter()
-    finally:
-        if os.path.exists(path):
-            os.unlink(path)
+def one(options, path):
+    _, options, own = options
+    s = sim_kinds.build(**options) if own else sim.build(**options)
+    ids = oracle_adapter.write_trace(s.ev, path)
+    oracle_adapter.analyze(path)
+    r = sim_kinds.read_result(s, ids, path) if own else oracle_adapter.read_result(s.ev, ids, path)
+    return score.score(s, r), rules_right(s, r)
 
 
 def run(programs):
-    folder = oracle_adapter.memory_folder()
-    try:
-        with multiprocessing.Pool(2) as pool:
-            return pool.map(one, [(k, v, folder) for k, v in programs.items()], chunksize=4)
-    finally:
-        shutil.rmtree(folder)
+    """[(name, group, score, how often each rule was right)]"""
+    out = []
+    for name, got in oracle_adapter.run_all(one, programs).items():
+        x, right = got if isinstance(got, tuple) else (got, collections.Counter())
+        out.append((name, programs[name][0], x, right))
+    return out
 
 
 def print_rules(results):

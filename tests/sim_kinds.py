@@ -98,26 +98,32 @@ class Sharded(sim.MLP):
             s.kernel('all_gather', w=[m.p[k]], r=[n.part(m.p[k])])
 
 
+def one_step(s, n):
+    """A batch forward, backward, and the update; the loss and the batch."""
+    T, D = s.o.B * s.o.T, s.o.C
+    s.phase = 'forward'
+    x, y = sim.feed(s, ['x', 'y'], [T * D] * 2, [s.e] * 2)
+    s.h2d(x)
+    s.h2d(y)
+    out = n.forward(x, T)
+    l, dl = n.loss(out, y, T, True)
+    n.backward(dl, x, T)
+    s.phase = 'optimizer'
+    n.update()
+    return l, x, y
+
+
 def sharded(s):
-    o, plain = s.o, None
+    o = s.o
     n = Sharded(s)
-    T, D = o.B * o.T, o.C
     for st in range(o.steps):
         s.step, s.phase, s.mb = st, 'other', 0
         if o.shard == 'zero1':
             n.m.start_step()
-        s.phase = 'forward'
-        x, y = sim.feed(s, ['x', 'y'], [T * D] * 2, [s.e] * 2)
-        s.h2d(x)
-        s.h2d(y)
-        out = n.forward(x, T)
-        l, dl = n.loss(out, y, T, True)
-        n.backward(dl, x, T)
-        s.phase = 'optimizer'
-        n.update()
+        batch = one_step(s, n)
         s.phase = 'other'
-        s.d2h(l)
-        for t in (l, x, y):
+        s.d2h(batch[0])
+        for t in batch:
             s.drop(t)
 
 
@@ -213,19 +219,10 @@ class Offloading(sim.MLP):
 def offloading(s):
     o = s.o
     n = Offloading(s)
-    T, D = o.B * o.T, o.C
     for st in range(o.steps):
         s.step, s.phase, s.mb = st, 'other', 0
         n.m.start_step()
-        s.phase = 'forward'
-        x, y = sim.feed(s, ['x', 'y'], [T * D] * 2, [s.e] * 2)
-        s.h2d(x)
-        s.h2d(y)
-        out = n.forward(x, T)
-        l, dl = n.loss(out, y, T, True)
-        n.backward(dl, x, T)
-        s.phase = 'optimizer'
-        n.update()
+        one_step(s, n)
         n.m.end_step()
 
 
@@ -341,27 +338,8 @@ def programs():
     return P
 
 
-def _one(a):
-    name, options, folder = a
-    path = os.path.join(folder, name.replace('/', '_') + '.db')
-    try:
-        return name, run_program(options, path)
-    except Exception:
-        import traceback
-        return name, {'error': traceback.format_exc(), 'pass': False}
-    finally:
-        if os.path.exists(path):
-            os.unlink(path)
-
-
 def run_all(chosen):
-    import multiprocessing, shutil
-    folder = oracle_adapter.memory_folder()
-    try:
-        with multiprocessing.Pool(2) as pool:
-            return dict(pool.map(_one, [(k, v, folder) for k, v in chosen.items()], chunksize=4))
-    finally:
-        shutil.rmtree(folder)
+    return oracle_adapter.run_all(run_program, chosen)
 
 
 if __name__ == '__main__':
