@@ -45,6 +45,25 @@ static void words_of(const struct command *c, char *out, size_t room) {
         for (int i = 0; cmd_table[i] && n < room; i++)
             n += (size_t)snprintf(out + n, room - n, " %s", cmd_table[i]->name);
     }
+    for (int i = 0; c->children && c->children[i] && n < room; i++)
+        n += (size_t)snprintf(out + n, room - n, "%s%s", i ? " " : "", cmd_last_word(c->children[i]));
+}
+
+/* Calls f for each command and each child of one. */
+static void each_command(void (*f)(const struct command *c)) {
+    for (int i = 0; cmd_table[i]; i++) {
+        f(cmd_table[i]);
+        for (int j = 0; cmd_table[i]->children && cmd_table[i]->children[j]; j++) f(cmd_table[i]->children[j]);
+    }
+}
+
+/* The names of commands that have children, joined. */
+static void parents(char *out, size_t room, const char *between) {
+    size_t n = 0;
+    *out = 0;
+    for (int i = 0; cmd_table[i] && n < room; i++)
+        if (cmd_table[i]->children)
+            n += (size_t)snprintf(out + n, room - n, "%s%s", n ? between : "", cmd_table[i]->name);
 }
 
 static int is_file(const struct option_spec *o) {
@@ -87,7 +106,7 @@ static void bash_value(const struct command *c, const struct option_spec *o) {
 
 static void bash_command(const struct command *c) {
     char words[1024];
-    printf("    %s)\n        case $previous$equals in\n", c->name);
+    printf("    '%s')\n        case $previous$equals in\n", c->name);
     for (const struct option_spec *o = c->options; o->name; o++) bash_value(c, o);
     printf("        esac\n        options='--help");
     for (const struct option_spec *o = c->options; o->name; o++) printf(" --%s", o->name);
@@ -96,8 +115,11 @@ static void bash_command(const struct command *c) {
 }
 
 static void print_bash(void) {
+    char with_children[256];
+    parents(with_children, sizeof with_children, "|");
     printf("# bash completion for acct; made by `acct completion bash`\n_acct() {\n"
-           "    local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} equals= options words i\n"
+           "    local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} equals= options words "
+           "command i\n"
            "    COMPREPLY=()\n"
            "    # bash splits a word at =\n"
            "    if [[ $word == = ]]; then\n        word= equals==\n"
@@ -109,8 +131,11 @@ static void print_bash(void) {
            "        for ((i = 2; i < COMP_CWORD; i++)); do\n"
            "            [[ ${COMP_WORDS[i]} == -- ]] && { COMPREPLY=($(compgen -f -c -- \"$word\")); return; }\n"
            "        done\n    fi\n"
-           "    case ${COMP_WORDS[1]} in\n");
-    for (int i = 0; cmd_table[i]; i++) bash_command(cmd_table[i]);
+           "    command=${COMP_WORDS[1]}\n"
+           "    case $command in %s) ((COMP_CWORD > 2)) && command+=\" ${COMP_WORDS[2]}\" ;; esac\n"
+           "    case $command in\n",
+           with_children);
+    each_command(bash_command);
     printf("    *) return ;;\n    esac\n"
            "    if [[ $word == -* ]]; then\n        COMPREPLY=($(compgen -W \"$options\" -- \"$word\"))\n"
            "    elif [[ -n $words ]]; then\n        COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
@@ -142,8 +167,22 @@ static void zsh_option(const struct command *c, const struct option_spec *o) {
     putchar('\'');
 }
 
-static void print_zsh(void) {
+static void zsh_command(const struct command *c) {
     char words[1024];
+    printf("        '%s')\n            _arguments --help'[show this help]'", c->name);
+    for (const struct option_spec *o = c->options; o->name; o++) zsh_option(c, o);
+    words_of(c, words, sizeof words);
+    if (c->options_end_at_operand)
+        printf(" \\\n            '*::program:_normal' ;;\n");
+    else if (*words)
+        printf(" \\\n            '*:word:(%s)' ;;\n", words);
+    else
+        printf(" \\\n            '*:trace:_files' ;;\n");
+}
+
+static void print_zsh(void) {
+    char with_children[256];
+    parents(with_children, sizeof with_children, "|");
     printf("#compdef acct\n# zsh completion for acct; made by `acct completion zsh`\n_acct() {\n    local -a "
            "commands=(\n");
     for (int i = 0; cmd_table[i]; i++) {
@@ -152,28 +191,35 @@ static void print_zsh(void) {
         printf("'\n");
     }
     printf("    )\n    if ((CURRENT == 2)); then\n        _describe command commands\n        return\n    fi\n"
-           "    local command=$words[2]\n    shift words\n    ((CURRENT--))\n    case $command in\n");
-    for (int i = 0; cmd_table[i]; i++) {
-        const struct command *c = cmd_table[i];
-        printf("        %s)\n            _arguments --help'[show this help]'", c->name);
-        for (const struct option_spec *o = c->options; o->name; o++) zsh_option(c, o);
-        words_of(c, words, sizeof words);
-        if (c->options_end_at_operand)
-            printf(" \\\n            '*::program:_normal' ;;\n");
-        else if (*words)
-            printf(" \\\n            '*:word:(%s)' ;;\n", words);
-        else
-            printf(" \\\n            '*:trace:_files' ;;\n");
-    }
+           "    local command=$words[2]\n    shift words\n    ((CURRENT--))\n"
+           "    if [[ $command == (%s) ]] && ((CURRENT > 2)); then\n        command+=\" $words[2]\"\n        shift "
+           "words\n        ((CURRENT--))\n    fi\n    case $command in\n",
+           with_children);
+    each_command(zsh_command);
     printf("    esac\n}\n_acct \"$@\"\n");
 }
 
 /* ---- fish ---- */
 
+/* The condition under which something of c is offered. */
+static void fish_when(const struct command *c, char *out, size_t room) {
+    char with_children[256], *space = strchr(c->name, ' ');
+    parents(with_children, sizeof with_children, " ");
+    if (space)
+        snprintf(out, room, "__fish_seen_subcommand_from %.*s; and __fish_seen_subcommand_from %s",
+                 (int)(space - c->name), c->name, space + 1);
+    else if (c->children) /* until one of them is given */
+        snprintf(out, room, "__fish_seen_subcommand_from %s; and test (count (commandline -opc)) -eq 2", c->name);
+    else /* `memory`, but not of `plan memory` */
+        snprintf(out, room, "__fish_seen_subcommand_from %s; and not __fish_seen_subcommand_from %s", c->name,
+                 with_children);
+}
+
 static void fish_option(const struct command *c, const struct option_spec *o) {
-    char values[1024];
+    char values[1024], when[1024];
     values_of(c, o, values, sizeof values);
-    printf("complete -c acct -n '__fish_seen_subcommand_from %s' -l %s", c->name, o->name);
+    fish_when(c, when, sizeof when);
+    printf("complete -c acct -n '%s' -l %s", when, o->name);
     if (o->letter) printf(" -s %c", o->letter);
     if (o->argument == OPTION_VALUE) printf(is_file(o) ? " -r -F" : " -x");
     if (*values) printf(" -a '%s'", values);
@@ -182,18 +228,22 @@ static void fish_option(const struct command *c, const struct option_spec *o) {
     printf("'\n");
 }
 
-static void print_fish(void) {
-    char words[1024];
-    printf("# fish completion for acct; made by `acct completion fish`\n");
-    for (int i = 0; cmd_table[i]; i++) {
-        const struct command *c = cmd_table[i];
+static void fish_command(const struct command *c) {
+    char words[1024], when[1024];
+    fish_when(c, when, sizeof when);
+    if (!strchr(c->name, ' ')) {
         printf("complete -c acct -n __fish_use_subcommand -f -a %s -d '", c->name);
         print_quoted(c->synopsis, "\\");
         printf("'\n");
-        for (const struct option_spec *o = c->options; o->name; o++) fish_option(c, o);
-        words_of(c, words, sizeof words);
-        if (*words) printf("complete -c acct -n '__fish_seen_subcommand_from %s' -f -a '%s'\n", c->name, words);
     }
+    for (const struct option_spec *o = c->options; o->name; o++) fish_option(c, o);
+    words_of(c, words, sizeof words);
+    if (*words) printf("complete -c acct -n '%s' -f -a '%s'\n", when, words);
+}
+
+static void print_fish(void) {
+    printf("# fish completion for acct; made by `acct completion fish`\n");
+    each_command(fish_command);
 }
 
 static int completion(const struct arguments *args) {

@@ -23,7 +23,11 @@ static void print_option(const struct option_spec *o) {
 }
 
 void cmd_print_help(const struct command *command) {
-    printf("usage: acct %s %s\n%s\n\noptions:\n", command->name, command->usage, command->synopsis);
+    printf("usage: acct %s %s\n%s\n\n", command->name, command->usage, command->synopsis);
+    for (int i = 0; command->children && command->children[i]; i++)
+        printf("  %-12s %s\n", cmd_last_word(command->children[i]), command->children[i]->synopsis);
+    if (command->children) printf("\n`acct help %s WORD` tells more of one.\n\n", command->name);
+    printf("options:\n");
     for (const struct option_spec *o = command->options; o->name; o++) print_option(o);
     print_option(&help_option);
     if (command->details) printf("\n%s", command->details);
@@ -76,11 +80,17 @@ static void print_devices(void) {
 
 static int help(const struct arguments *args) {
     const struct command *command;
-    if (args->n_operands > 1) return cmd_fail(args->command, CMD_EXIT_USAGE, "one command at a time");
+    int words;
     if (args->n_operands == 0) {
         print_overview();
         return 0;
     }
+    command = cmd_find(args->n_operands, args->operands, &words);
+    if (command && words < args->n_operands && command->children)
+        return cmd_fail(args->command, CMD_EXIT_USAGE, "`acct %s` has no '%s'; `acct help %s` lists what it has",
+                        command->name, args->operands[words], command->name);
+    if (args->n_operands > (command ? words : 1))
+        return cmd_fail(args->command, CMD_EXIT_USAGE, "one command at a time");
     if (!strcmp(args->operands[0], "env")) {
         print_environment();
         return 0;
@@ -89,7 +99,6 @@ static int help(const struct arguments *args) {
         print_devices();
         return 0;
     }
-    command = cmd_find(args->operands[0]);
     if (!command)
         return cmd_fail(args->command, CMD_EXIT_USAGE, "unknown command '%s'; `acct help` lists them",
                         args->operands[0]);

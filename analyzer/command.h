@@ -34,7 +34,7 @@ struct arguments {
 };
 
 struct command {
-    const char *name;
+    const char *name;     /* of one with a parent, both: `plan train` */
     const char *synopsis; /* one line for the overview */
     const char *usage;    /* operands and options, after the name */
     const char *details;  /* further lines of the help; NULL: none */
@@ -42,14 +42,20 @@ struct command {
     int options_end_at_operand;                    /* what follows the first operand belongs to another program */
     int usage_exit;                                /* exit code of a bad command line */
     int (*function)(const struct arguments *args); /* returns the exit code */
+    const struct command *const *children;         /* NULL-terminated: the next word of the command line names one, and
+                                                    * function is not called; NULL: none */
 };
 
 extern const struct command cmd_run, cmd_report, cmd_query, cmd_analyze, cmd_steps, cmd_flops, cmd_ops, cmd_kernels,
-    cmd_memory, cmd_peak, cmd_leaks, cmd_completion, cmd_help;
+    cmd_memory, cmd_peak, cmd_leaks, cmd_completion, cmd_plan, cmd_help;
 
 /* All commands, NULL-terminated. */
 extern const struct command *const cmd_table[];
-const struct command *cmd_find(const char *name);
+
+/* The command that the first words name, down to the last child; *n_words: how many did. NULL: the first is none.
+ * Something with children is returned where the next word names none of them. */
+const struct command *cmd_find(int n, char *const *words, int *n_words);
+const char *cmd_last_word(const struct command *command); /* of its name */
 
 /* Parses argv (without the command's name) in place. 0, or the exit code after a line on stderr. */
 int cmd_parse(const struct command *command, int argc, char **argv, struct arguments *out);

@@ -10,30 +10,56 @@
 
 const struct command *const cmd_table[] = {&cmd_run,   &cmd_report,     &cmd_query,   &cmd_analyze, &cmd_steps,
                                            &cmd_flops, &cmd_ops,        &cmd_kernels, &cmd_memory,  &cmd_peak,
-                                           &cmd_leaks, &cmd_completion, &cmd_help,    NULL};
+                                           &cmd_leaks, &cmd_completion, &cmd_plan,    &cmd_help,    NULL};
 
-const struct command *cmd_find(const char *name) {
-    for (int i = 0; cmd_table[i]; i++)
-        if (!strcmp(cmd_table[i]->name, name)) return cmd_table[i];
-    return NULL;
+const char *cmd_last_word(const struct command *command) {
+    const char *space = strrchr(command->name, ' ');
+    return space ? space + 1 : command->name;
+}
+
+const struct command *cmd_find(int n, char *const *words, int *n_words) {
+    const struct command *found = NULL;
+    const struct command *const *among = cmd_table;
+    *n_words = 0;
+    while (among && *n_words < n) {
+        const struct command *next = NULL;
+        for (int i = 0; among[i] && !next; i++)
+            if (!strcmp(cmd_last_word(among[i]), words[*n_words])) next = among[i];
+        if (!next) break;
+        found = next;
+        among = next->children;
+        ++*n_words;
+    }
+    return found;
+}
+
+static int no_child(const struct command *command, const char *word) {
+    char all[256];
+    size_t n = 0;
+    for (int i = 0; command->children[i] && n < sizeof all; i++)
+        n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", i ? ", " : "", cmd_last_word(command->children[i]));
+    if (word) return cmd_fail(command, command->usage_exit, "unknown word '%s'; there are %s", word, all);
+    return cmd_fail(command, command->usage_exit, "a word is missing: one of %s", all);
 }
 
 static int dispatch(int argc, char **argv) {
-    const struct command *command = cmd_find(argv[1]);
+    int words;
+    const struct command *command = cmd_find(argc - 1, argv + 1, &words);
     struct arguments args;
     int code;
     if (!command) {
         fprintf(stderr, "acct: unknown command '%s'; `acct help` lists them\n", argv[1]);
         return CMD_EXIT_USAGE;
     }
-    for (int i = 2; i < argc; i++) {
+    for (int i = 1 + words; i < argc; i++) {
         if (!strcmp(argv[i], "--help")) {
             cmd_print_help(command);
             return 0;
         }
         if (argv[i][0] != '-' || !strcmp(argv[i], "--")) break;
     }
-    code = cmd_parse(command, argc - 2, argv + 2, &args);
+    if (command->children) return no_child(command, argc > 1 + words ? argv[1 + words] : NULL);
+    code = cmd_parse(command, argc - 1 - words, argv + 1 + words, &args);
     return code ? code : command->function(&args);
 }
 

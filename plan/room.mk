@@ -1,0 +1,4 @@
+# plan/: the napkin: formulas of training as pure functions of numbers. Nothing here reads a trace, a device or a file.
+PLAN_SRC := $(wildcard plan/*.c)
+
+UNIT_test_plan_number = $(call objs,plan/plan_number.c)
