@@ -13,18 +13,20 @@ struct history {
     int gemm_last; /* products write it, last, or copies of their results do */
     int unsure;    /* modified by accesses of unknown direction */
     int filled;    /* by a copy, and no product has read it since */
-    int kept;      /* modified otherwise than between a copy and the first product that reads it */
+    int worked_on; /* modified since the copy, or since the last overwriting */
+    int kept;      /* modified otherwise than in one run between a copy and the first product that reads it */
 };
 
 static void note_modified(const struct at_trace *t, struct history *h, const struct at_access *a) {
     int32_t run = t->run[a->event];
     h->modified++;
     h->modified_since++;
+    h->kept |= !h->filled || (h->worked_on && run != h->last_run);
+    h->worked_on = 1;
     if (run != h->last_run) h->runs++;
     h->last_run = run;
     if (h->first_modified < 0) h->first_modified = a->event;
     h->unsure |= a->mode == AT_MAYBE;
-    h->kept |= !h->filled;
 }
 
 static int is_copy(int kind) {
@@ -69,6 +71,7 @@ static int begins_anew(const struct at_trace *t, int32_t touch) {
 static void note_written(const struct at_trace *t, struct history *h, int32_t touch) {
     const struct at_access *a = &t->access[t->touch[touch]];
     int kind = t->event[a->event].kind;
+    if (a->mode == AT_W) h->worked_on = 0;
     h->gemm_last = kind == AT_GEMM || copies_product(t, a->event) || (h->gemm_last && a->mode != AT_W);
     if (h->first_modified >= 0 && is_copy(kind) && !begins_anew(t, touch)) {
         h->copied_over++;

@@ -107,7 +107,23 @@ static void list_gemms(struct at_trace *t) {
         t->run[e] = t->gemms;
         if (t->event[e].kind == AT_GEMM) t->gemm[t->gemms++] = e;
     }
-    t->first_gemm = t->gemms ? t->gemm[0] : 0;
+}
+
+/* Another op reads what the product makes. */
+static int is_used(const struct at_trace *t, int32_t gemm) {
+    AT_EACH_ACCESS(t, gemm, a) {
+        if (!at_is_result(t, a)) continue;
+        AT_EACH_TOUCH(t, &t->value[a->value], b) if (b->event > gemm && at_reads(b->mode)) return 1;
+    }
+    return 0;
+}
+
+/* Products that warm a library up come before all else, and nobody reads what they make: the program begins behind
+ * them. */
+static int32_t first_gemm(const struct at_trace *t) {
+    for (int32_t i = 0; i < t->gemms; i++)
+        if (is_used(t, t->gemm[i])) return t->gemm[i];
+    return t->gemms ? t->gemm[0] : 0;
 }
 
 static void note_gemms(struct at_trace *t) {
@@ -172,6 +188,7 @@ void at_values(struct at_trace *t) {
     for (int32_t r = 0; r < t->ranges; r++) values_of_range(t, r, &room);
     list_gemms(t);
     note_gemms(t);
+    t->first_gemm = first_gemm(t);
     link_repeated_gemms(t);
     t->training_end = training_end(t);
     mark_alive(t);
