@@ -1,6 +1,7 @@
 #include "analyzer/memory_estimate.h"
 #include "analyzer/memory_print.h"
 #include "analyzer/memory_sweep.h"
+#include "plan/plan_memory.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,29 +14,7 @@ static int is_known(int64_t x) {
     return x != REPORT_UNKNOWN;
 }
 
-/* ---- recipes ---- */
-
-struct memory_recipe memory_recipe_of(int64_t weights, int64_t grads, int64_t states) {
-    static const struct memory_recipe table[] = {
-        {"fp32 SGD", 1, 4, 4, 0, 0},
-        {"fp32 with one moment (momentum, RMSProp, AdaGrad)", 1, 4, 4, 0, 4},
-        {"fp32 Adam(W)", 1, 4, 4, 0, 8},
-        {"16 bits + fp32 master, 16-bit gradients, Adam(W)", 1, 2, 2, 4, 8},
-        {"16 bits + fp32 master, fp32 gradients, Adam(W) (Megatron)", 1, 2, 4, 4, 8},
-    };
-    struct memory_recipe r = {.weights = weights, .grads = grads, .master = weights < 4 && states >= 4 ? 4 : 0};
-    r.moments = states - r.master;
-    r.known = (weights == 2 || weights == 4) && (grads == 2 || grads == 4) && r.moments >= 0 && r.moments % 4 == 0;
-    for (size_t i = 0; r.known && i < sizeof table / sizeof *table; i++)
-        if (table[i].weights == weights && table[i].grads == grads && table[i].master == r.master &&
-            table[i].moments == r.moments)
-            r.name = table[i].name;
-    return r;
-}
-
-int64_t memory_transformer_bytes(int64_t layers, int64_t s, int64_t b, int64_t h, int64_t a, int64_t bytes, int masks) {
-    return layers * (s * b * h * (16 * bytes + 2 * masks) + a * s * s * b * (2 * bytes + masks));
-}
+/* ---- the recipe ---- */
 
 /* A whole number of bytes a parameter, within 2 %: tensors are padded, and a few may have no state. REPORT_UNKNOWN: it
  * is none. */
@@ -53,7 +32,7 @@ static void find_recipe(struct report *r, struct memory_estimate *m) {
         return;
     }
     int64_t w = bytes_each(m->most[0], n), g = bytes_each(m->most[1], n), s = bytes_each(m->most[2], n);
-    if (is_known(w) && is_known(g) && is_known(s)) m->recipe = memory_recipe_of(w, g, s);
+    if (is_known(w) && is_known(g) && is_known(s)) m->recipe = plan_recipe_of(w, g, s);
     if (m->recipe.known) return;
     snprintf(m->why_not, sizeof m->why_not,
              "no recipe has %.2f bytes of weights, %.2f of gradients and %.2f of optimizer states a parameter%s",
@@ -80,9 +59,12 @@ static int load_outputs(struct report *r, struct memory_estimate *m, char *err, 
     st = report_prepare(
         r,
         "SELECT sum(g.m * g.n * max(g.batch, 1)), count(*), min(coalesce(nullif(g.d_type, ''), g.c_type)), "
-        "max(coalesce(nullif(g.d_type, ''), g.c_type)), (SELECT count(*) FROM op_cost k JOIN op ON op.id = k.op WHERE "
-        "k.step = ?1 AND k.matmul AND op.kind = 'launch') FROM op_cost c JOIN gemm g ON g.op = c.op WHERE c.step = ?1 "
-        "AND c.phase = 'forward' AND c.micro_batch = 0",
+        "max(coalesce(nullif(g.d_type, ''), g.c_type)), (SELECT count(*) FROM op CROSS JOIN op_cost k ON k.op = op.id "
+        "WHERE " REPORT_NEAR_STEP(
+            "?1") " AND k.step = ?1 AND k.matmul AND op.kind = 'launch') FROM op CROSS JOIN "
+                  "op_cost c ON c.op = op.id CROSS JOIN gemm g ON g.op = op.id WHERE " REPORT_NEAR_STEP(
+                      "?1") " AND c.step = ?1 "
+                            "AND c.phase = 'forward' AND c.micro_batch = 0",
         err, err_len);
     if (!st) return -1;
     sqlite3_bind_int64(st, 1, s->index);
@@ -123,9 +105,11 @@ static int load_shape(struct report *r, struct memory_estimate *m, char *err, si
     }
     for (int i = 0; i < FACTS; i++) all &= is_known(*facts[i].value) && *facts[i].value > 0;
     if (is_known(m->hidden)) m->hidden = is_known(m->heads) ? m->hidden * m->heads : REPORT_UNKNOWN;
-    if (all && is_known(m->element_bytes))
-        m->transformer_bytes =
-            memory_transformer_bytes(m->layers, m->context, m->sequences, m->hidden, m->heads, m->element_bytes, 0);
+    if (all && is_known(m->element_bytes)) {
+        int64_t bytes =
+            plan_transformer_bytes(m->layers, m->context, m->sequences, m->hidden, m->heads, m->element_bytes, 0);
+        if (bytes >= 0) m->transformer_bytes = bytes;
+    }
     return report_rows_end(r, st, rc, err, err_len);
 }
 
@@ -304,7 +288,7 @@ static void print_parts(struct emitter *e, const struct memory_estimate *m, int 
 }
 
 static void print_recipe(struct emitter *e, const struct memory_estimate *m) {
-    const struct memory_recipe *k = &m->recipe;
+    const struct plan_recipe_seen *k = &m->recipe;
     char text[192];
     emit_object(e, "recipe", NULL, LOOK_HIDDEN);
     emit_text(e, "name", NULL, k->known ? k->name : NULL);

@@ -7,16 +7,9 @@
 
 #include "analyzer/emitter.h"
 #include "analyzer/report_model.h"
+#include "plan/plan_memory_recipes.h"
 
 enum { ESTIMATE_PARAM, ESTIMATE_GRAD, ESTIMATE_OPTIMIZER, ESTIMATE_ACTIVATION, ESTIMATE_LINES };
-
-/* Bytes of each parameter. The optimizer's are a master copy in fp32 (4, where weights are smaller) and moments of 4.
- */
-struct memory_recipe {
-    const char *name; /* of the table; NULL: no row of it has these */
-    int known;
-    int64_t weights, grads, master, moments; /* moments: together */
-};
 
 /* What is live at the run's peak by class and rule: kept buffers, gradients of the loss … */
 struct memory_part {
@@ -28,7 +21,7 @@ struct memory_part {
 struct memory_estimate {
     int64_t parameters;
     char why_not[160]; /* of parameters or recipe that are not known; "": both are */
-    struct memory_recipe recipe;
+    struct plan_recipe_seen recipe;
     /* activations */
     int64_t outputs;       /* elements of what the forward products of a micro-batch write, each kept; of the last
                             * complete step */
@@ -47,16 +40,5 @@ int memory_estimate_load(struct report *r, struct memory_estimate *out, char *er
 void memory_estimate_free(struct memory_estimate *m);
 /* The object `estimate`. brief: people see only the lines. */
 void memory_estimate_print(struct emitter *e, const struct report *r, const struct memory_estimate *m, int brief);
-
-/* The recipe with that many bytes of weights, gradients and optimizer states a parameter; known = 0: no combination of
- * master copy and moments gives the last. */
-struct memory_recipe memory_recipe_of(int64_t weights, int64_t grads, int64_t states);
-
-/* Of all layers of a transformer, elements of `bytes` each, dropout masks of 1 byte left out (`masks` 0) or counted, no
- * recomputation: a layer keeps 16 values and 2 masks for each of s*b*h (inputs of the two norms, of the products for q,
- * k and v, q, k, v themselves, the core's output, the two products of the feed-forward and what lies between, masks
- * behind both), and 2 values and 1 mask for each of a*s*s*b (scores after the softmax, and after dropout). In 2 bytes
- * with masks s*b*h*(34 + 5*a*s/h): Korthikanti et al. 2022, equation 2. */
-int64_t memory_transformer_bytes(int64_t layers, int64_t s, int64_t b, int64_t h, int64_t a, int64_t bytes, int masks);
 
 #endif
