@@ -106,7 +106,7 @@ asan ubsan tsan:
 unit: $(UNIT_BIN)
 	BUILD=$(abspath $(BUILD)) $(PYTHON) tests/run tests/unit
 
-INSTALL_BIN = acct acct-collect
+INSTALL_BIN = acct acct-collect acct-bench
 INSTALL_DOC = README.md NEWS.md LICENSE $(wildcard docs/*.md docs/*.profile)
 INSTALL_COMPLETION = share/bash-completion/completions/acct share/zsh/site-functions/_acct share/fish/vendor_completions.d/acct.fish
 INSTALL_MAN = $(wildcard docs/man/*.1 $(BUILD)/man/*.1)
