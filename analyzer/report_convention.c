@@ -3,6 +3,8 @@
  * formulas' 12·L·H·Q·context a token are 3·A, causal halves that. */
 #include "analyzer/report_convention.h"
 
+#include "plan/plan_convention.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,52 +13,25 @@ const char *const report_convention_names[REPORT_CONVENTIONS] = {[CONVENTION_6N]
                                                                  [CONVENTION_6N_MATMUL] = "6n-matmul",
                                                                  [CONVENTION_PALM] = "palm",
                                                                  [CONVENTION_CAUSAL] = "causal"};
-static const char *const names[REPORT_WAYS] = {[WAY_6N] = "6n",
-                                               [WAY_6N_MATMUL] = "6n-matmul",
-                                               [WAY_6N_MATMUL_CAUSAL] = "6n-matmul+causal",
-                                               [WAY_CAUSAL] = "causal",
-                                               [WAY_6N_MATMUL_ATTENTION] = "6n-matmul+attention",
-                                               [WAY_PALM_LESS_POSITION] = "palm-position",
-                                               [WAY_PALM] = "palm",
-                                               [WAY_EXECUTED] = "executed"};
-static const char *const seen_in[REPORT_WAYS] = {[WAY_6N] = "on a napkin",
-                                                 [WAY_6N_MATMUL] = "parameters in matrix products alone",
-                                                 [WAY_6N_MATMUL_CAUSAL] =
-                                                     "with half of attention, as a causal mask leaves",
-                                                 [WAY_CAUSAL] = "llm.c",
-                                                 [WAY_6N_MATMUL_ATTENTION] = "with all of attention",
-                                                 [WAY_PALM_LESS_POSITION] = "nanoGPT",
-                                                 [WAY_PALM] = "PaLM, appendix B",
-                                                 [WAY_EXECUTED] = "what ran, recomputation in"};
+_Static_assert((int)WAY_6N == PLAN_6N && (int)WAY_6N_MATMUL == PLAN_6N_MATMUL &&
+                   (int)WAY_6N_MATMUL_CAUSAL == PLAN_6N_MATMUL_CAUSAL && (int)WAY_CAUSAL == PLAN_CAUSAL &&
+                   (int)WAY_6N_MATMUL_ATTENTION == PLAN_6N_MATMUL_ATTENTION &&
+                   (int)WAY_PALM_LESS_POSITION == PLAN_PALM_LESS_POSITION && (int)WAY_PALM == PLAN_PALM &&
+                   (int)WAY_EXECUTED == PLAN_CONVENTIONS,
+               "the ways are plan's conventions, and one more");
 
 #define MOST ((int64_t)1 << 56) /* of parameters or tokens: more is a damaged trace's */
 
-/* What a way counts: 6 times these parameters, and halves of 3·A. */
+/* The parameters that a way counts. */
 static int64_t parameters_of(const struct report_conventions *c, enum way way) {
     int64_t n = c->fact[FACT_PARAMETERS], position = c->fact[FACT_POSITION];
-    switch (way) {
-    case WAY_6N_MATMUL:
-    case WAY_6N_MATMUL_CAUSAL:
-    case WAY_6N_MATMUL_ATTENTION:
+    switch (plan_convention_row((enum plan_convention)way)->counted) {
+    case PLAN_IN_PRODUCTS:
         return c->fact[FACT_IN_PRODUCTS];
-    case WAY_PALM_LESS_POSITION:
+    case PLAN_LESS_POSITION:
         return n == REPORT_UNKNOWN || position == REPORT_UNKNOWN ? REPORT_UNKNOWN : n - position;
     default:
         return n;
-    }
-}
-
-static int attention_halves(enum way way) {
-    switch (way) {
-    case WAY_6N_MATMUL_CAUSAL:
-    case WAY_CAUSAL:
-        return 1;
-    case WAY_6N_MATMUL_ATTENTION:
-    case WAY_PALM_LESS_POSITION:
-    case WAY_PALM:
-        return 2;
-    default:
-        return 0;
     }
 }
 
@@ -78,23 +53,25 @@ static void write_formula(const struct report_conventions *c, int64_t n, int64_t
     size_t room = sizeof out->formula - (size_t)at;
     if (!halves || c->fact[FACT_ATTENTION] == 0) return;
     if (shape_fits(c, tokens, a))
-        snprintf(rest, room, " + %d x %" PRId64 " x %" PRId64 " x %" PRId64 " x %" PRId64 " x %" PRId64, 6 * halves,
+        snprintf(rest, room, " + %d x %" PRId64 " x %" PRId64 " x %" PRId64 " x %" PRId64 " x %" PRId64, 2 * halves,
                  c->fact[FACT_LAYERS], c->fact[FACT_HEADS], c->fact[FACT_HEAD_SIZE], c->fact[FACT_CONTEXT], tokens);
     else
-        snprintf(rest, room, " + %s x %" PRId64, halves == 2 ? "3" : "1.5", a);
+        snprintf(rest, room, " + %s x %" PRId64, halves == 6 ? "3" : "1.5", a);
 }
 
 void report_way_of(const struct report *r, int64_t place, enum way way, struct report_way *out) {
     const struct report_conventions *c = r->conventions;
     const struct report_step *s = &r->steps[place];
-    *out = (struct report_way){.name = names[way], .seen_in = seen_in[way]};
     if (way == WAY_EXECUTED) {
+        *out = (struct report_way){.name = "executed", .seen_in = "what ran, recomputation in"};
         out->flops = s->flops.gemm.least;
         if (s->flops.gemm.uncounted) out->lacks = "some products are not counted";
         return;
     }
+    const struct plan_convention_row *row = plan_convention_row((enum plan_convention)way);
     int64_t n = parameters_of(c, way), a = c->attention[place];
-    int halves = attention_halves(way);
+    int halves = row->halves;
+    *out = (struct report_way){.name = row->name, .seen_in = row->seen_in};
     if (!s->complete || s->flops.phase[PHASE_BACKWARD] <= 0)
         out->lacks = "no whole training step";
     else if (s->tokens == REPORT_UNKNOWN)
@@ -106,7 +83,7 @@ void report_way_of(const struct report *r, int64_t place, enum way way, struct r
     else if (n > MOST || s->tokens > MOST)
         out->lacks = "figures that can be";
     if (out->lacks) return;
-    out->flops = 6 * (__int128)n * s->tokens + (__int128)3 * halves * a / 2;
+    plan_convention_flops((enum plan_convention)way, n, s->tokens, a, &out->flops); /* far below int128's end */
     write_formula(c, n, s->tokens, halves, a, out);
 }
 

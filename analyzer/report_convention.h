@@ -40,7 +40,7 @@ struct report_conventions {
     int64_t n_terms; /* of that step */
 };
 
-/* A way to count, for a step. */
+/* A way to count, for a step: enum plan_convention's of model FLOPs, in its order, and what ran. */
 enum way {
     WAY_6N,
     WAY_6N_MATMUL,
