@@ -1,5 +1,8 @@
 /* E, M: what an argument of unknown extent or direction does. */
 #include "analyzer/attr_model.h"
+#include "analyzer/attr_rows.h"
+
+#define ARGUMENTS_MOST 12 /* of a function that takes single tensors */
 
 /* Rules hold for (function, argument): a map from that pair to bits. */
 enum { FRESH = 1, CLEARED = 2 };
@@ -175,6 +178,20 @@ static int infer_list(const struct inference *f, const struct at_event *e, int s
     return mode == AT_MAYBE && all && vain && 2 * *vain > *all ? AT_R : mode;
 }
 
+/* Its slots are the kernel's own parameters: that their number varies only tells that some may be null. */
+static int has_parameters(const struct at_trace *t, const struct at_event *e) {
+    if (e->name < ROW_KERNEL_NAME) return 0;
+    for (int32_t i = e->buffer0; i < e->buffer0 + e->buffers; i++)
+        if (t->buffer[i].slot < 0) return 0;
+    return 1;
+}
+
+/* What one argument shows holds for all launches of the function. */
+static int takes_single_tensors(const struct at_trace *t, const struct inference *f, const struct at_event *e) {
+    if (e->lists || e->buffers > ARGUMENTS_MOST) return 0;
+    return *at_map_get(&f->pointers, (uint32_t)e->name) >= 0 || has_parameters(t, e);
+}
+
 void at_directions(struct at_trace *t) {
     extend(t);
     struct inference f = {0};
@@ -191,7 +208,7 @@ void at_directions(struct at_trace *t) {
         for (int32_t i = ev->access0; ev->lists > 1 && i < ev->access0 + ev->accesses; i++)
             if (t->access[i].mode == AT_MAYBE)
                 t->access[i].mode = (int8_t)infer_list(&f, ev, at_slot_of(t, &t->access[i]));
-        if (!unknown || ev->lists || *at_map_get(&f.pointers, (uint32_t)ev->name) < 0 || ev->buffers > 12) continue;
+        if (!unknown || !takes_single_tensors(t, &f, ev)) continue;
         for (int32_t i = ev->access0; i < ev->access0 + ev->accesses; i++)
             if (t->access[i].mode == AT_MAYBE) t->access[i].mode = (int8_t)infer(&f, ev, at_slot_of(t, &t->access[i]));
     }
