@@ -3,7 +3,7 @@
 #include "analyzer/command.h"
 
 static const struct option_spec options[] = {{0}};
-static const struct command *const words[] = {NULL};
+static const struct command *const words[] = {&cmd_plan_memory, &cmd_plan_fit, NULL};
 
 const struct command cmd_plan = {
     .name = "plan",

@@ -231,13 +231,13 @@ static void add_linear(struct plan_memory *out, struct exact *x, const struct pl
 
 static void add_cache(struct plan_memory *out, struct exact *x, const struct plan_memory_question *q) {
     const struct plan_model *m = q->model;
+    int64_t context = q->context ? q->context : m->seq;
     int bits = q->cache_bits ? q->cache_bits : 8 * q->recipe->value_bytes;
     int64_t layers = (int64_t)up(m->layers, q->spread.pipeline), heads = (int64_t)up(m->kv_heads, q->spread.tensor);
-    __int128 values =
-        times(x, times(x, 2 * (__int128)layers, times(x, heads, m->head)), times(x, q->context, q->sequences));
+    __int128 values = times(x, times(x, 2 * (__int128)layers, times(x, heads, m->head)), times(x, context, m->batch));
     add_term(out, x, "kv_cache", "cache of keys and values", up(times(x, values, bits), 8),
              "2 x %lld layers x %lld heads x %lld x %lld tokens x %lld sequences x %g bytes", (long long)layers,
-             (long long)heads, (long long)m->head, (long long)q->context, (long long)q->sequences, bits / 8.0);
+             (long long)heads, (long long)m->head, (long long)context, (long long)m->batch, bits / 8.0);
 }
 
 /* ---- the whole ---- */
@@ -300,7 +300,7 @@ static int add_stage(struct plan_memory *out, const struct plan_memory_question 
                  (long long)s->tensor);
     add_parts(out, &x, q);
     if (q->recipe->inference) {
-        if (q->model && q->sequences && q->model->kind != PLAN_LINEAR) add_cache(out, &x, q);
+        if (q->model && q->model->batch && q->model->kind != PLAN_LINEAR) add_cache(out, &x, q);
     } else if (q->model && q->model->batch && q->model->kind == PLAN_LINEAR) {
         add_linear(out, &x, q, last);
     } else if (q->model && q->model->batch) {

@@ -29,13 +29,13 @@ enum plan_recompute { PLAN_RECOMPUTE_NONE, PLAN_RECOMPUTE_SELECTIVE, PLAN_RECOMP
 struct plan_memory_question {
     const struct plan_recipe *recipe;
     struct plan_spread spread;
-    const struct plan_model *model; /* NULL: parameters alone. Training: batch is the micro-batch of a replica */
+    const struct plan_model *model; /* NULL: parameters alone. batch is of a replica (training: a
+                                     * micro-batch; inference: sequences in the cache); 0: no activations, no cache */
     int64_t parameters;             /* 0: the model's */
     enum plan_recompute recompute;
     int no_dropout;
-    /* inference: tokens in the cache of each sequence, sequences of a replica; 0: no cache. */
-    int64_t context, sequences;
-    int cache_bits; /* of an element of the cache; 0: the recipe's */
+    int64_t context; /* inference: tokens in the cache of each sequence; 0: the model's seq */
+    int cache_bits;  /* of an element of the cache; 0: the recipe's */
 };
 
 struct plan_memory_term {
