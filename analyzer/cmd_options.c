@@ -87,7 +87,7 @@ int cmd_parse(const struct command *command, int argc, char **argv, struct argum
         }
         if (!strncmp(argv[i], "--", 2)) {
             code = parse_long(command, argc, argv, &i, out);
-        } else if (argv[i][0] == '-' && argv[i][1]) {
+        } else if (argv[i][0] == '-' && argv[i][1] && !strchr("0123456789.", argv[i][1])) { /* not -1.5 */
             code = parse_letters(command, argc, argv, &i, out);
         } else {
             if (command->options_end_at_operand) break;

@@ -230,7 +230,8 @@ static void print_lines(struct emitter *e, const char *key, const char *title, c
     emit_end(e);
     if (!n || !emit_for_people(e)) return;
     emit_list(e, NULL, title, LOOK_TABLE);
-    for (int i = 0; i < n; i++) print_people(e, &lines[i], why_key);
+    for (int i = 0; i < n; i++)
+        if (lines[i].label) print_people(e, &lines[i], why_key);
     emit_end(e);
 }
 
@@ -326,27 +327,35 @@ int sheet_device(const struct arguments *args, int o, struct acct_device *out) {
     return 0;
 }
 
-int sheet_format(const struct arguments *args, int o, int *out) {
-    static const char *const names[ACCT_FORMATS] = {[ACCT_FP64] = "fp64",
-                                                    [ACCT_FP64_MATRIX] = "fp64_tensor",
-                                                    [ACCT_FP32] = "fp32",
-                                                    [ACCT_TF32] = "tf32",
-                                                    [ACCT_BF16] = "bf16",
-                                                    [ACCT_FP16] = "fp16",
-                                                    [ACCT_FP16_ACC16] = "fp16_acc16",
-                                                    [ACCT_FP8] = "fp8",
-                                                    [ACCT_INT8] = "int8",
-                                                    [ACCT_FP4] = "fp4"};
+static const char *const formats[ACCT_FORMATS] = {[ACCT_FP64] = "fp64",
+                                                  [ACCT_FP64_MATRIX] = "fp64_tensor",
+                                                  [ACCT_FP32] = "fp32",
+                                                  [ACCT_TF32] = "tf32",
+                                                  [ACCT_BF16] = "bf16",
+                                                  [ACCT_FP16] = "fp16",
+                                                  [ACCT_FP16_ACC16] = "fp16_acc16",
+                                                  [ACCT_FP8] = "fp8",
+                                                  [ACCT_INT8] = "int8",
+                                                  [ACCT_FP4] = "fp4"};
+
+const char *sheet_format_name(int format) {
+    return formats[format];
+}
+
+int sheet_format_of(const struct arguments *args, int o, const char *name, int *out) {
     char err[256], all[160];
     size_t n = 0;
-    if (!args->given[o]) return 0;
     for (int f = 0; f < ACCT_FORMATS; f++) {
-        if (!strcmp(names[f], args->value[o])) {
+        if (!strcmp(formats[f], name)) {
             *out = f;
             return 0;
         }
-        n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", f ? ", " : "", names[f]);
+        n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", f ? ", " : "", formats[f]);
     }
-    snprintf(err, sizeof err, "'%.40s' is no number format; there are %s", args->value[o], all);
+    snprintf(err, sizeof err, "'%.40s' is no number format; there are %s", name, all);
     return bad(args, o, err);
+}
+
+int sheet_format(const struct arguments *args, int o, int *out) {
+    return args->given[o] ? sheet_format_of(args, o, args->value[o], out) : 0;
 }

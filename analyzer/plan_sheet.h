@@ -53,7 +53,8 @@ struct plan_sheet {
 void sheet_begin(struct plan_sheet *s, const struct arguments *args);
 void sheet_free(struct plan_sheet *s);
 
-/* key: JSON's, unique among inputs or results; label: people's. Both constants. from: "given", "default", or the
+/* key: JSON's, unique among inputs or results; label: people's (of a result NULL: for machines
+ * alone). Both constants. from: "given", "default", or the
  * source. */
 void sheet_input(struct plan_sheet *s, const char *key, const char *label, enum sheet_unit unit, double value,
                  const char *from);
@@ -89,5 +90,7 @@ int sheet_device(const struct arguments *args, int o, struct acct_device *out);
 
 /* Index of a number format as acct_device.peak has it (enum acct_format …) that option o names: fp32, tf32, bf16 …. */
 int sheet_format(const struct arguments *args, int o, int *out);
+int sheet_format_of(const struct arguments *args, int o, const char *name, int *out); /* of a text in o's value */
+const char *sheet_format_name(int format);
 
 #endif
