@@ -2,6 +2,7 @@
 #include "analyzer/analyze.h"
 
 #include <stdio.h>
+#include "analyzer/attr_gemms.h"
 #include "analyzer/attr_marks.h"
 #include "analyzer/attr_model.h"
 #include "analyzer/attr_products.h"
@@ -22,7 +23,7 @@ static const char clear_buffers[] =
     "(SELECT op FROM launch WHERE args IS NOT NULL)));"
     "DELETE FROM op_set WHERE buffers > 0 OR buffers NOT IN (SELECT buffers FROM buffer_set);";
 static const char clear_tables[] =
-    "DELETE FROM op_sum; DELETE FROM step_sum; DROP INDEX IF EXISTS op_cost_step; DELETE FROM step; DELETE FROM phase; "
+    "DELETE FROM op_sum; DELETE FROM step_sum; DELETE FROM call_sum; DELETE FROM step; DELETE FROM phase; "
     "DELETE FROM alloc_class; DELETE FROM op_cost; DELETE FROM op_time; DELETE "
     "FROM "
     "op_piece;"
@@ -83,10 +84,17 @@ static int note_prices(const struct launch_prices *prices, sqlite3 *db, char *er
     return -1;
 }
 
-static int analyze(struct pool *pool, struct launch_sets *sets, struct launch_prices *prices, sqlite3 *db, char *err,
-                   size_t err_len) {
-    struct at_trace t = {.pool = pool, .sets = sets, .prices = prices};
-    if (!sets || !prices || setjmp(pool->failed)) {
+/* Kept where a lack of memory, which leaves analyze() by longjmp, finds it to be freed. */
+struct session {
+    struct pool pool;
+    struct launch_sets *sets;
+    struct launch_prices *prices;
+    struct gemms *gemms;
+};
+
+static int analyze(struct session *s, sqlite3 *db, char *err, size_t err_len) {
+    struct at_trace t = {.pool = &s->pool, .sets = s->sets, .prices = s->prices};
+    if (!s->sets || !s->prices || !s->gemms || setjmp(s->pool.failed)) {
         snprintf(err, err_len, "not enough memory for the analysis of this trace; analyse it on a larger machine");
         return -1;
     }
@@ -97,7 +105,7 @@ static int analyze(struct pool *pool, struct launch_sets *sets, struct launch_pr
     }
     if (older && sql_run(db, no_launches, err, err_len)) return -1;
     if (clear(db, err, err_len) || launch_name_kernels(db, err, err_len)) return -1;
-    if (at_load(&t, db, err, err_len) || (t.no_memory && find_death(&t, db, err, err_len)) ||
+    if (at_load(&t, db, s->gemms, err, err_len) || (t.no_memory && find_death(&t, db, err, err_len)) ||
         at_times(&t, db, err, err_len))
         return -1;
     at_extents(&t);
@@ -111,7 +119,7 @@ static int analyze(struct pool *pool, struct launch_sets *sets, struct launch_pr
     if (!in_parts) at_classes(&t);
     at_own_products_forget(&t);
     if (at_write(&t, db, err, err_len) || at_tags(&t, db, err, err_len) || at_write_products(&t, db, err, err_len) ||
-        note_prices(prices, db, err, err_len))
+        note_prices(s->prices, db, err, err_len))
         return -1;
     return sql_run(
         db, "INSERT OR REPLACE INTO meta(key, value) VALUES('analysis_version', " SQL_NUMBER(ANALYSIS_VERSION) ")", err,
@@ -119,15 +127,17 @@ static int analyze(struct pool *pool, struct launch_sets *sets, struct launch_pr
 }
 
 int analyze_trace(sqlite3 *db, char *err, size_t err_len) {
-    struct pool pool = {0};
+    struct session s = {{0}};
     if (sql_run(db, "BEGIN IMMEDIATE", err, err_len)) return -1;
-    struct launch_sets *sets = launch_sets_open(db);
-    struct launch_prices *prices = launch_prices_open(sets, db);
-    int rc = analyze(&pool, sets, prices, db, err, err_len);
-    launch_prices_close(prices); /* with its statements, before the transaction ends */
+    s.gemms = gemms_begin(db);
+    s.sets = launch_sets_open(db);
+    s.prices = launch_prices_open(s.sets, db);
+    int rc = analyze(&s, db, err, err_len);
+    gemms_free(s.gemms);
+    launch_prices_close(s.prices); /* with its statements, before the transaction ends */
     if (!rc) rc = sql_run(db, "COMMIT", err, err_len);
     if (rc) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
-    launch_sets_close(sets);
-    pool_free(&pool);
+    launch_sets_close(s.sets);
+    pool_free(&s.pool);
     return rc;
 }

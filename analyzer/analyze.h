@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <sqlite3.h>
 
-#define ANALYSIS_VERSION 5
+#define ANALYSIS_VERSION 6
 
 /* db is open for writing. 0, or negative with one line in err; then nothing was changed. */
 int analyze_trace(sqlite3 *db, char *err, size_t err_len);

@@ -264,9 +264,9 @@ static int resolve(struct loader *l, const struct item *item) {
     return 0;
 }
 
-int at_load(struct at_trace *t, sqlite3 *db, char *err, size_t err_len) {
+int at_load(struct at_trace *t, sqlite3 *db, struct gemms *gemms, char *err, size_t err_len) {
     struct rows r = {.pool = t->pool, .sets = t->sets, .prices = t->prices};
-    if (rows_read(&r, db, err, err_len)) return -1;
+    if (rows_read(&r, db, gemms, err, err_len)) return -1;
     if ((int64_t)r.rows + 2 * (int64_t)r.allocs > INT32_MAX - 1) {
         snprintf(err, err_len, "the trace has more than 2^31 calls; analyse a window of it");
         return -1;

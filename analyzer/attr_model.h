@@ -290,7 +290,8 @@ struct at_trace {
 
 /* ---- from and to the database; 0, or negative with one line in err
  * -------------------------------------------------------- */
-int at_load(struct at_trace *t, sqlite3 *db, char *err,
+struct gemms;
+int at_load(struct at_trace *t, sqlite3 *db, struct gemms *gemms, char *err,
             size_t err_len);                                  /* events, blocks, buffers; rewrites op_buffer */
 void at_extents(struct at_trace *t);                          /* E2: of buffers, before ranges are cut */
 void at_whole_blocks(struct at_trace *t);                     /* E3: the same of launches over whole blocks */

@@ -65,6 +65,19 @@ uint64_t at_mix(uint64_t x) { /* the finaliser of splitmix64 */
     return x ^ (x >> 31);
 }
 
+uint64_t at_hash_bytes(const void *bytes_at, size_t bytes) {
+    const unsigned char *p = bytes_at;
+    uint64_t h = bytes, w;
+    for (; bytes >= 8; p += 8, bytes -= 8) {
+        memcpy(&w, p, 8);
+        h = (h ^ w) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 32;
+    }
+    w = 0;
+    memcpy(&w, p, bytes);
+    return at_mix(h ^ w);
+}
+
 static size_t place_of(const struct at_map *m, uint64_t key) {
     size_t i = at_mix(key) & (m->capacity - 1);
     while (m->used[i] && m->key[i] != key) i = (i + 1) & (m->capacity - 1);

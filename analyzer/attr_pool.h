@@ -40,6 +40,7 @@ static inline uint64_t at_pair(int32_t a, int32_t b) {
     return (uint64_t)(uint32_t)a << 32 | (uint32_t)b;
 }
 uint64_t at_mix(uint64_t x);
+uint64_t at_hash_bytes(const void *bytes_at, size_t bytes);
 /* The value's place; *fresh (may be NULL) tells whether the key was new (then the value is 0). Valid until the next
  * put. */
 int64_t *at_map_put(struct at_map *m, struct pool *p, uint64_t key, int *fresh);

@@ -13,7 +13,7 @@
 /* One call that touches memory or is handed some. */
 struct row {
     int64_t op, start_ns, end_ns;
-    int64_t process, thread;
+    int32_t process, thread; /* ACCT_NULL_I32 */
     int32_t name, device;
     int32_t shape;   /* in rows.shape; -1: nothing is known of it */
     int8_t kind;     /* enum at_kind */
@@ -75,7 +75,12 @@ struct rows {
 };
 
 /* 0, or negative with one line in err. */
-int rows_read(struct rows *r, sqlite3 *db, char *err, size_t err_len);
+struct gemms;
+int rows_read(struct rows *r, sqlite3 *db, struct gemms *gemms, char *err, size_t err_len);
+int rows_read_calls(struct rows *r, sqlite3 *db, char *err, size_t err_len); /* a part of it; writes call_sum */
+int rows_read_details(struct rows *r, sqlite3 *db, struct gemms *gemms, char *err, size_t err_len); /* the next */
+/* Rows of the tables of details come in the same order: the row is the one behind the last found, or near it. */
+struct row *row_find(const struct rows *r, int64_t op, int32_t *last);
 /* attr_shapes.c. A shape under construction is the last one: operands and costs are added to it. */
 int16_t rows_slot(struct rows *r, const char *text);
 struct row_shape *shape_begin(struct rows *r);
@@ -84,6 +89,7 @@ void shape_add_call(struct rows *r, const struct cost *c, const char *dtype);
 void shape_add_workspace(struct rows *r, uint64_t address, int64_t bytes);
 /* Gives the row the last shape; a row that has one already (a grouped product) gets both as one. */
 void shape_give(struct rows *r, struct row *row);
+void shape_give_again(struct rows *r, struct row *row, int32_t shape);
 /* Gives the row the shape that was kept for these bytes: 1, or 0 where there is none. Then one may be made, which
  * shape_keep keeps for them. Bounded: the latest ones are kept. */
 int shape_give_known(struct rows *r, struct row *row, const void *key, size_t bytes);

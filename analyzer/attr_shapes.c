@@ -131,13 +131,13 @@ static int32_t joined(struct rows *r, int32_t first, int32_t next) {
     return r->shapes - 1;
 }
 
-static void give(struct rows *r, struct row *row, int32_t shape) {
+void shape_give_again(struct rows *r, struct row *row, int32_t shape) {
     row->shape = row->shape < 0 ? shape : joined(r, row->shape, shape);
     if (r->shape[row->shape].kind >= 0) row->kind = r->shape[row->shape].kind;
 }
 
 void shape_give(struct rows *r, struct row *row) {
-    give(r, row, r->shapes - 1);
+    shape_give_again(r, row, r->shapes - 1);
 }
 
 /* ---- the shapes known -------------------------------------------------------------------------------------------- */
@@ -155,25 +155,13 @@ struct row_cache {
     size_t room;
 };
 
-static uint64_t hash_of(const unsigned char *p, size_t bytes) {
-    uint64_t h = bytes, w;
-    for (; bytes >= 8; p += 8, bytes -= 8) {
-        memcpy(&w, p, 8);
-        h = (h ^ w) * 0x9e3779b97f4a7c15u;
-        h ^= h >> 32;
-    }
-    w = 0;
-    memcpy(&w, p, bytes);
-    return at_mix(h ^ w);
-}
-
 int shape_give_known(struct rows *r, struct row *row, const void *key, size_t bytes) {
     if (!r->cache) r->cache = POOL_NEW(r->pool, struct row_cache, 1);
     struct row_cache *c = r->cache;
-    uint64_t hash = hash_of(key, bytes);
+    uint64_t hash = at_hash_bytes(key, bytes);
     const struct cached *s = &c->slot[hash % CACHE_SLOTS];
     if (s->key && s->hash == hash && s->bytes == bytes && !memcmp(s->key, key, bytes)) {
-        give(r, row, s->shape);
+        shape_give_again(r, row, s->shape);
         return 1;
     }
     if (bytes > c->room) c->text = pool_grow(r->pool, c->text, c->room = 2 * bytes, 1);

@@ -187,23 +187,36 @@ static int load_device(struct report *r, const struct report_options *options, c
     return report_rows_end(r, st, rc, err, err_len);
 }
 
+/* 1: the analysis has counted the calls. */
+static int calls_are_counted(struct report *r) {
+    sqlite3_stmt *st;
+    if (sqlite3_prepare_v2(r->db, "SELECT EXISTS(SELECT 1 FROM call_sum)", -1, &st, NULL)) return 0;
+    int yes = sqlite3_step(st) == SQLITE_ROW && sqlite3_column_int(st, 0);
+    sqlite3_finalize(st);
+    return yes;
+}
+
+#define OTHER_TOTALS                                                                                        \
+    " (SELECT count(*) FROM alloc), (SELECT coalesce(sum(records), 0) FROM lost),"                          \
+    " (SELECT coalesce(sum(texts), 0) FROM lost), (SELECT coalesce(sum(records), 0) FROM lost WHERE reason" \
+    " = 'ring full')"
+
 static int load_totals(struct report *r, char *err, size_t err_len) {
+    static const char of_calls[] =
+        "SELECT count(*), coalesce(sum(kind = 'gemm' AND status = 0), 0), coalesce(sum(status <> 0), 0),"
+        " coalesce(sum(kind = 'launch' AND status = 0), 0)," OTHER_TOTALS " FROM op";
+    static const char of_sums[] =
+        "SELECT sum(calls), coalesce(sum((kind = 'gemm') * (calls - failed)), 0), sum(failed),"
+        " coalesce(sum((kind = 'launch') * (calls - failed)), 0)," OTHER_TOTALS " FROM call_sum";
     int64_t v[8];
-    if (one_row(r,
-                "SELECT count(*), coalesce(sum(kind = 'gemm' AND status = 0), 0),"
-                " (SELECT count(*) FROM alloc), (SELECT coalesce(sum(records), 0) FROM lost), (SELECT "
-                "coalesce(sum(texts), 0) FROM lost),"
-                " coalesce(sum(status <> 0), 0), coalesce(sum(kind = 'launch' AND status = 0), 0),"
-                " (SELECT coalesce(sum(records), 0) FROM lost WHERE reason = 'ring full') FROM op",
-                v, 8, err, err_len))
-        return -1;
+    if (one_row(r, calls_are_counted(r) ? of_sums : of_calls, v, 8, err, err_len)) return -1;
     r->ops = v[0];
     r->gemms = v[1];
-    r->allocations = v[2];
-    r->dropped = v[3];
-    r->dropped_texts = v[4];
-    r->failed = v[5];
-    r->launches = v[6];
+    r->failed = v[2];
+    r->launches = v[3];
+    r->allocations = v[4];
+    r->dropped = v[5];
+    r->dropped_texts = v[6];
     r->dropped_ring = v[7];
     char *why = store_meta_text(r->db, "launches");
     if (why && !r->launches) {

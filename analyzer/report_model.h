@@ -208,6 +208,13 @@ void report_compute_rates(struct report *r);
 /* Seconds that products of these FLOPs by format (PEAK_FORMATS + 1) take at the peaks; NaN where one has none. */
 double report_peak_seconds(const struct report *r, const double *by_format);
 
+/* A condition on op.start_ns that all ops of a step meet, and few others: for an index on the time of ops, where a
+ * query about one step would read the costs of all. */
+#define REPORT_NEAR_STEP(step)                                                                                  \
+    "op.start_ns BETWEEN (SELECT min(n.start_ns, coalesce(o.start_ns, n.start_ns)) FROM step n LEFT JOIN op o " \
+    "ON o.id = n.first_op WHERE n.id = " step ") AND (SELECT max(n.end_ns, coalesce(o.end_ns, n.end_ns)) FROM " \
+    "step n LEFT JOIN op o ON o.id = n.last_op WHERE n.id = " step ")"
+
 /* Statements of the report's parts. prepare: NULL after an error (one line in err). A step that is neither row nor end
  * is an error. */
 sqlite3_stmt *report_prepare(struct report *r, const char *sql, char *err, size_t err_len);

@@ -270,6 +270,7 @@ static void print_block(struct emitter *e, sqlite3_stmt *st) {
 
 /* One entry for each range of an allocation that has a class of its own; ns are those of the class. */
 static int print_blocks(struct emitter *e, struct report *r, char *err, size_t err_len) {
+    if (emit_for_people(e)) return 0; /* a long run has a hundred thousand of them */
     sqlite3_stmt *st = report_prepare(
         r,
         "SELECT a.id, coalesce(c.offset, 0), coalesce(c.bytes, a.bytes), coalesce(c.class, 'unknown'), c.confidence,"

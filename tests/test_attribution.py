@@ -68,7 +68,7 @@ def test_lecture_figures(tmp_path):
         assert matmul_flops(db, "step = ? AND phase = 'forward'", r['id']) == 25165824
     assert len(steps(db)) == 4
     assert {r[0] for r in db.execute('SELECT DISTINCT dtype FROM op_cost WHERE matmul')} == {'fp32'}
-    assert db.execute("SELECT value FROM meta WHERE key = 'analysis_version'").fetchone()[0] == 5
+    assert db.execute("SELECT value FROM meta WHERE key = 'analysis_version'").fetchone()[0] == 6
 
 
 @pytest.mark.parametrize('alloc', ['class', 'tensor'])

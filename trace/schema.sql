@@ -296,6 +296,12 @@ CREATE TABLE step_sum(             -- sums over op_cost by step, phase and dtype
   other_flops INTEGER, other_flops_most INTEGER, other_unbounded INTEGER, other_sampled INTEGER, other_uncounted INTEGER
 );
 
+CREATE TABLE call_sum(             -- rows of op, counted by kind
+  kind TEXT PRIMARY KEY,           -- op.kind
+  calls INTEGER NOT NULL,
+  failed INTEGER NOT NULL          -- of these: status is not 0
+) WITHOUT ROWID;
+
 CREATE TABLE price(                -- what a launch costs by its kernel's PTX; launches that differ in nothing that matters share one
   id INTEGER PRIMARY KEY,
   kernel INTEGER REFERENCES kernel(id), -- NULL: not known
