@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <sqlite3.h>
 
-#define CMD_MAX_OPTIONS 24
+#define CMD_MAX_OPTIONS 32
 #define CMD_EXIT_FAILED 1 /* a file, the database, the analysis */
 #define CMD_EXIT_USAGE 2  /* the command line itself */
 #define CMD_EXIT_RUN 125  /* `acct run` only: acct failed before the program started */
@@ -48,7 +48,8 @@ struct command {
 
 extern const struct command cmd_run, cmd_report, cmd_query, cmd_analyze, cmd_steps, cmd_flops, cmd_ops, cmd_kernels,
     cmd_memory, cmd_peak, cmd_leaks, cmd_completion, cmd_plan, cmd_help;
-extern const struct command cmd_plan_memory, cmd_plan_fit;
+extern const struct command cmd_plan_train, cmd_plan_memory, cmd_plan_fit, cmd_plan_compare;
+extern const struct command cmd_bench;
 
 /* All commands, NULL-terminated. */
 extern const struct command *const cmd_table[];

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-const struct command *const cmd_table[] = {&cmd_run,   &cmd_report,     &cmd_query,   &cmd_analyze, &cmd_steps,
-                                           &cmd_flops, &cmd_ops,        &cmd_kernels, &cmd_memory,  &cmd_peak,
-                                           &cmd_leaks, &cmd_completion, &cmd_plan,    &cmd_help,    NULL};
+const struct command *const cmd_table[] = {
+    &cmd_run,    &cmd_report, &cmd_query, &cmd_analyze,    &cmd_steps, &cmd_flops, &cmd_ops,  &cmd_kernels,
+    &cmd_memory, &cmd_peak,   &cmd_leaks, &cmd_completion, &cmd_plan,  &cmd_bench, &cmd_help, NULL};
 
 const char *cmd_last_word(const struct command *command) {
     const char *space = strrchr(command->name, ' ');

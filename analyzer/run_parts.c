@@ -40,14 +40,43 @@ static int first_of(char out[RUN_PATH], const char *dir, const char *a, const ch
     return -1;
 }
 
-int run_find_parts(struct run_parts *parts, int vgpu, char *err, size_t err_len) {
-    char self[RUN_PATH], dir[RUN_PATH], vgpu_library[RUN_PATH];
-    const char *collector = acct_env_text(ENV_ACCT_COLLECTOR);
+/* The folder of this executable. */
+static int own_folder(char dir[RUN_PATH], char *err, size_t err_len) {
+    char self[RUN_PATH];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    parts->vgpu[0] = 0;
     if (n < 0) return refuse(err, err_len, "/proc/self/exe cannot be read: %s; mount /proc", strerror(errno));
     self[n] = 0;
-    snprintf(dir, sizeof dir, "%s", dirname(self));
+    snprintf(dir, RUN_PATH, "%s", dirname(self));
+    return 0;
+}
+
+static int find_vgpu(struct run_parts *parts, const char *dir, char *err, size_t err_len) {
+    char library[RUN_PATH];
+    if (first_of(library, dir, "vgpu/libcudart.so.13", "../lib/acct/vgpu/libcudart.so.13"))
+        return refuse(err, err_len,
+                      "the virtual GPU (vgpu/libcudart.so.13) is not beside %s; build it with make, or reinstall", dir);
+    snprintf(parts->vgpu, sizeof parts->vgpu, "%s", dirname(library));
+    if (strpbrk(parts->vgpu, ":;"))
+        return refuse(err, err_len,
+                      "%s: a path with a colon cannot stand in LD_LIBRARY_PATH; move acct to another folder",
+                      parts->vgpu);
+    return 0;
+}
+
+int run_find_bench(struct run_parts *parts, int vgpu, char *err, size_t err_len) {
+    char dir[RUN_PATH];
+    parts->vgpu[0] = 0;
+    if (own_folder(dir, err, err_len)) return -1;
+    if (first_of(parts->bench, dir, "acct-bench", "../bin/acct-bench"))
+        return refuse(err, err_len, "acct-bench is not in %s; build it with make, or reinstall", dir);
+    return vgpu ? find_vgpu(parts, dir, err, err_len) : 0;
+}
+
+int run_find_parts(struct run_parts *parts, int vgpu, char *err, size_t err_len) {
+    char dir[RUN_PATH];
+    const char *collector = acct_env_text(ENV_ACCT_COLLECTOR);
+    parts->vgpu[0] = 0;
+    if (own_folder(dir, err, err_len)) return -1;
     if (first_of(parts->library, dir, "libacct.so", "../lib/libacct.so"))
         return refuse(err, err_len, "libacct.so is neither in %s nor in %s/../lib; build it with make, or reinstall",
                       dir, dir);
@@ -58,20 +87,10 @@ int run_find_parts(struct run_parts *parts, int vgpu, char *err, size_t err_len)
     if (access(parts->collector, X_OK))
         return refuse(err, err_len, "%s: cannot be executed: %s; check ACCT_COLLECTOR or reinstall", parts->collector,
                       strerror(errno));
-    if (vgpu) {
-        if (first_of(vgpu_library, dir, "vgpu/libcudart.so.13", "../lib/acct/vgpu/libcudart.so.13"))
-            return refuse(err, err_len,
-                          "the virtual GPU (vgpu/libcudart.so.13) is not beside %s; build it with make, or reinstall",
-                          dir);
-        snprintf(parts->vgpu, sizeof parts->vgpu, "%s", dirname(vgpu_library));
-    }
+    if (vgpu && find_vgpu(parts, dir, err, err_len)) return -1;
     if (strpbrk(parts->library, ": \t\n"))
         return refuse(err, err_len, "%s: a path with a space or colon cannot be preloaded; move acct to another folder",
                       parts->library);
-    if (strpbrk(parts->vgpu, ":;"))
-        return refuse(err, err_len,
-                      "%s: a path with a colon cannot stand in LD_LIBRARY_PATH; move acct to another folder",
-                      parts->vgpu);
     return 0;
 }
 

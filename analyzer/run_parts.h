@@ -13,10 +13,14 @@ struct run_parts {
     char vgpu[RUN_PATH];         /* folder of the virtual GPU's libraries; empty unless asked for */
     char profile[RUN_PATH + 64]; /* ACCT_VGPU=…, for the program; empty: as its environment has it */
     int dry;                     /* ACCT_VGPU_DRY=on for the program */
+    char bench[RUN_PATH];        /* acct-bench; run_find_bench alone */
 };
 
 /* Beside this executable (build folder) or in ../lib and ../bin of it (installed). */
 int run_find_parts(struct run_parts *parts, int vgpu, char *err, size_t err_len);
+
+/* Of `acct bench`: likewise acct-bench, and the virtual GPU where it is asked for; no other part. */
+int run_find_bench(struct run_parts *parts, int vgpu, char *err, size_t err_len);
 
 /* `name` as execvp would take it: with a slash a path, else the first executable of PATH. Refuses what cannot be
  * traced: statically linked, set-user-ID, another architecture. */

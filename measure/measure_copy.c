@@ -82,6 +82,7 @@ static cudaError_t enqueue(const struct bench *b, const struct copy *c) {
                                                 cudaMemcpyDeviceToDevice};
     const size_t n = (size_t)c->bytes;
     if (c->part == KERNEL) return copy_by_kernel(b, c);
+    if (c->part == PAGEABLE) return b->cuda.cudaMemcpy(c->to, c->from, n, kinds[c->way]); /* as programs copy it */
     if (c->way == PEER) return b->cuda.cudaMemcpyPeerAsync(c->to, 1, c->from, 0, n, b->stream);
     return b->cuda.cudaMemcpyAsync(c->to, c->from, n, kinds[c->way], b->stream);
 }

@@ -165,7 +165,7 @@ static void start_format(struct bench *b, int format, double share) {
     drop_matrices(b);
     now.gemm.format = f;
     if (b->sm < f->least_sm)
-        times_skip(&x, "not supported: no unit for it below compute capability %d.%d", f->least_sm / 10,
+        times_skip(&x, MEASURED_NO_UNIT "no unit for it below compute capability %d.%d", f->least_sm / 10,
                    f->least_sm % 10);
     else if (find_largest(b, f, share, why, sizeof why))
         times_skip(&x, "%s", why);

@@ -51,6 +51,9 @@
 #define MEASURED_REFUSED "refused"         /* nothing is measured, and why: a whole sentence */
 #define MEASURED_NO_DEVICE "no-device"     /* likewise: there is none, and what the runtime says */
 
+/* How a `skipped` begins where the device cannot do it at all. */
+#define MEASURED_NO_UNIT "not supported: "
+
 struct measured {
     char kind[8], what[24], part[24];
     int64_t m, n, k, bytes; /* 0: not of this kind */
