@@ -3,7 +3,8 @@
 #include "analyzer/command.h"
 
 static const struct option_spec options[] = {{0}};
-static const struct command *const words[] = {&cmd_plan_memory, &cmd_plan_fit, NULL};
+static const struct command *const words[] = {&cmd_plan_train, &cmd_plan_memory, &cmd_plan_fit, &cmd_plan_compare,
+                                              NULL};
 
 const struct command cmd_plan = {
     .name = "plan",
