@@ -228,7 +228,7 @@ static void print_line(struct emitter *e, const char *name, int64_t lecture, int
 }
 
 /* What the formulas leave out is a gap of its own, named. */
-static const char *left_out(int class) {
+const char *memory_estimate_left_out(int class) {
     static const struct {
         const char *class, *what;
     } words[] = {{"activation_grad", "gradients of activations: in no formula"},
@@ -242,7 +242,7 @@ static const char *left_out(int class) {
     return "";
 }
 
-static const char *line_note(const struct memory_estimate *m, int line, char *out, size_t room) {
+const char *memory_estimate_note(const struct memory_estimate *m, int line, char *out, size_t room) {
     if (line != ESTIMATE_ACTIVATION) {
         int64_t most = m->most[line_class[line]], expected = m->expected[line];
         snprintf(out, room, "%s",
@@ -264,16 +264,16 @@ static void print_lines(struct emitter *e, const struct report *r, const struct 
               show ? LOOK_TABLE : LOOK_HIDDEN);
     for (int i = 0; i < ESTIMATE_LINES; i++)
         print_line(e, report_class_names[line_class[i]], m->lecture[i], m->expected[i],
-                   r->memory.at_peak[line_class[i]], line_note(m, i, note, sizeof note));
+                   r->memory.at_peak[line_class[i]], memory_estimate_note(m, i, note, sizeof note));
     for (int c = ESTIMATE_LINES; c < REPORT_CLASSES; c++)
         if (r->memory.at_peak[c] || !emit_for_people(e))
-            print_line(e, report_class_names[c], 0, 0, r->memory.at_peak[c], left_out(c));
+            print_line(e, report_class_names[c], 0, 0, r->memory.at_peak[c], memory_estimate_left_out(c));
     print_line(e, "total", sum_of(m->lecture), sum_of(m->expected), r->memory.peak_bytes, "");
     emit_end(e);
 }
 
 /* What the measured bytes are made of: names the gaps further than by class. */
-static void print_parts(struct emitter *e, const struct memory_estimate *m, int show) {
+void memory_estimate_print_parts(struct emitter *e, const struct memory_estimate *m, int show) {
     emit_list(e, "parts", show && m->n_parts ? "What the measured bytes are" : NULL,
               show && m->n_parts ? LOOK_TABLE : LOOK_HIDDEN);
     for (int64_t i = 0; i < m->n_parts; i++) {
@@ -333,6 +333,6 @@ void memory_estimate_print(struct emitter *e, const struct report *r, const stru
         print_shape(e, m);
     }
     print_lines(e, r, m, !brief || m->recipe.known);
-    print_parts(e, m, !brief);
+    memory_estimate_print_parts(e, m, !brief);
     emit_end(e);
 }

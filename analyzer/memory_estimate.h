@@ -41,4 +41,12 @@ void memory_estimate_free(struct memory_estimate *m);
 /* The object `estimate`. brief: people see only the lines. */
 void memory_estimate_print(struct emitter *e, const struct report *r, const struct memory_estimate *m, int brief);
 
+/* Why a line's measured bytes differ from its formula's; "": they do not, or nothing is known of it. In out, or a
+ * constant. */
+const char *memory_estimate_note(const struct memory_estimate *m, int line, char *out, size_t room);
+/* What a class is that no formula has; "": a formula has it. */
+const char *memory_estimate_left_out(int class);
+/* The list `parts`. show 0: people do not see it. */
+void memory_estimate_print_parts(struct emitter *e, const struct memory_estimate *m, int show);
+
 #endif
