@@ -7,6 +7,8 @@
 #include "analyzer/report_oom.h"
 #include "trace/store.h"
 
+#include "acct/device_table.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -119,6 +121,20 @@ static char *source_words(const char *source) {
     return asprintf(&text, "measured%s%s", source ? ": " : "", source ? source : "") < 0 ? NULL : text;
 }
 
+/* Of a profile or another device. fp64 products run on matrix units where there are some. */
+static void take_device_peaks(struct report *r, const struct acct_device *d, const char *from) {
+    static const int formats[PEAK_FORMATS] = {
+        [PEAK_FP64] = ACCT_FP64, [PEAK_FP32] = ACCT_FP32, [PEAK_TF32] = ACCT_TF32,
+        [PEAK_BF16] = ACCT_BF16, [PEAK_FP16] = ACCT_FP16, [PEAK_FP16_ACC16] = ACCT_FP16_ACC16,
+        [PEAK_FP8] = ACCT_FP8,   [PEAK_FP4] = ACCT_FP4};
+    for (int f = 0; f < PEAK_FORMATS; f++) r->peak[f] = d->peak[formats[f]];
+    if (!isnan(d->peak[ACCT_FP64_MATRIX])) r->peak[PEAK_FP64] = d->peak[ACCT_FP64_MATRIX];
+    r->fp64_vector = d->peak[ACCT_FP64];
+    r->bytes_per_s = d->bytes_per_s;
+    if (asprintf(&r->peak_source, "given with --peaks %s: %s", from, d->source) < 0) r->peak_source = NULL;
+    report_note(r, "Peaks and bandwidth are %s's (--peaks), not those of the trace's device.", from);
+}
+
 /* Recorded peaks first (measured, or of a profile file), then the data sheet's; what was given on the command line
  * beats both. */
 static void choose_peaks(struct report *r, const struct report_options *options,
@@ -128,7 +144,9 @@ static void choose_peaks(struct report *r, const struct report_options *options,
     for (int f = 0; f < PEAK_FORMATS; f++) r->peak[f] = NAN;
     for (int f = 0; f < PEAK_FORMATS; f++) any |= measured_peak[f] > 0;
     r->bytes_per_s = r->fp64_vector = NAN;
-    if (any && !(of_data_sheet(measured) && i >= 0)) {
+    if (options->device) {
+        take_device_peaks(r, options->device, options->device_from);
+    } else if (any && !(of_data_sheet(measured) && i >= 0)) {
         if (measured_bytes_per_s > 0) r->bytes_per_s = measured_bytes_per_s;
         memcpy(r->peak, measured_peak, sizeof r->peak);
         r->fp64_vector = r->peak[PEAK_FP64];

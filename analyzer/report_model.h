@@ -155,10 +155,13 @@ struct report {
 
 /* Given on the command line. */
 struct flops_rules;
+struct acct_device;
 struct report_options {
-    double peak[PEAK_FORMATS];       /* NaN: not given */
-    struct flops_rules *flops_rules; /* the caller's, until the report is closed; NULL */
-    struct user_rules *user_rules;   /* likewise; the viewing commands apply them before report_load */
+    double peak[PEAK_FORMATS];        /* NaN: not given; these beat those of `device` */
+    const struct acct_device *device; /* whose peaks and bandwidth count instead of the trace's device's; NULL: none */
+    const char *device_from;          /* as it was named */
+    struct flops_rules *flops_rules;  /* the caller's, until the report is closed; NULL */
+    struct user_rules *user_rules;    /* likewise; the viewing commands apply them before report_load */
 };
 
 /* Opens a trace for reporting: waits, bounded, for a collector that is finishing; analyses first where the analysis is

@@ -73,7 +73,7 @@ static void print_device(struct emitter *e, const struct report *r) {
             emit_real(e, devices_format_name(f), devices_format_name(f), UNIT_FLOPS_PER_S, r->peak[f]);
     emit_end(e);
     emit_real(e, "bytes_per_s", "memory bandwidth", UNIT_BYTES_PER_S, r->bytes_per_s);
-    emit_text(e, NULL, "peak from", r->peak_source);
+    emit_text(e, "peak_source", "peak from", r->peak_source);
     emit_end(e);
 }
 

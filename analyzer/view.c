@@ -4,6 +4,8 @@
 #include "analyzer/user_rules.h"
 #include "analyzer/report_flops_rules.h"
 
+#include "acct/profile.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -98,6 +100,25 @@ static int parse_peaks(const struct arguments *args, struct report_options *out)
     }
 }
 
+/* Into *p, to which the options point. */
+static int read_profile(const struct arguments *args, struct acct_profile *p, struct report_options *out) {
+    char err[1024];
+    out->device = NULL;
+    if (!args->given[VIEW_PEAKS]) return 0;
+    if (acct_profile_read(args->value[VIEW_PEAKS], p, err, sizeof err))
+        return cmd_fail(args->command, args->command->usage_exit, "--peaks %s", err);
+    if (p->cpu)
+        return cmd_fail(
+            args->command, args->command->usage_exit,
+            "--peaks cpu: has no data sheet; measure it with `acct bench --vgpu --save FILE`, and give FILE");
+    if (p->devices > 1)
+        return cmd_fail(args->command, args->command->usage_exit, "--peaks %s: one device, without a count",
+                        args->value[VIEW_PEAKS]);
+    out->device = &p->device;
+    out->device_from = args->value[VIEW_PEAKS];
+    return 0;
+}
+
 /* Only where the view has that option. */
 static int read_flops_rules(const struct arguments *args, struct report_options *ro) {
     char err[1024];
@@ -172,8 +193,8 @@ static int check_output(const struct arguments *args) {
     int rules = cmd_option(args, "flops-rules");
     struct stat a, b;
     if (!out || stat(out, &a) || !S_ISREG(a.st_mode)) return 0;
-    for (int i = -2; i < args->n_operands; i++) {
-        int o = i == -2 ? VIEW_RULES : rules;
+    for (int i = -3; i < args->n_operands; i++) {
+        int o = i == -3 ? VIEW_PEAKS : i == -2 ? VIEW_RULES : rules;
         const char *path = i >= 0 ? args->operands[i] : args->given[o] ? args->value[o] : NULL;
         if (path && !stat(path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
             return cmd_fail(args->command, args->command->usage_exit,
@@ -202,9 +223,12 @@ static int show(const struct arguments *args, const struct view *view, enum emit
 
 int view_run(const struct arguments *args, const struct view *view) {
     struct report_options ro;
+    struct acct_profile profile;
     enum emit_format format = EMIT_TEXT;
     int code;
-    if ((code = parse_format(args, &format)) || (code = parse_peaks(args, &ro))) return code;
+    if ((code = parse_format(args, &format)) || (code = parse_peaks(args, &ro)) ||
+        (code = read_profile(args, &profile, &ro)))
+        return code;
     if (view->parse && (code = view->parse(args))) return code;
     if (!args->n_operands)
         return cmd_fail(args->command, args->command->usage_exit,

@@ -9,20 +9,22 @@
 #include "analyzer/emitter.h"
 #include "analyzer/report_model.h"
 
-enum { VIEW_FORMAT, VIEW_OUTPUT, VIEW_PEAK, VIEW_RULES, VIEW_OPTIONS };
+enum { VIEW_FORMAT, VIEW_OUTPUT, VIEW_PEAK, VIEW_PEAKS, VIEW_RULES, VIEW_OPTIONS };
 
 #define VIEW_OPTION_ROWS                                                                                         \
     [VIEW_FORMAT] = {"format", 'f', OPTION_VALUE, "FORMAT", "text (default), json, csv or markdown"},            \
     [VIEW_OUTPUT] = {"output", 'o', OPTION_VALUE, "OUT", "write to OUT, which is replaced when all is written"}, \
     [VIEW_PEAK] = {"peak-tflops", 0, OPTION_VALUE, "X",                                                          \
                    "the device's peak in TFLOP/s: X for all formats, or fp32=X,bf16=Y,..."},                     \
+    [VIEW_PEAKS] = {"peaks", 0, OPTION_VALUE, "PROFILE",                                                         \
+                    "peaks and bandwidth of a profile file (acct bench --save) or of a device by its alias"},    \
     [VIEW_RULES] = {"rules", 0, OPTION_VALUE, "FILE", "classes of memory by rules of your own: see acct-rules(5)"}
 
 /* Of the views that show FLOPs: view_run reads the file. */
 #define VIEW_FLOPS_RULES_ROW \
     { "flops-rules", 0, OPTION_VALUE, "FILE", "prices for kernels that have none, by name pattern: see acct-flops(1)" }
 
-#define VIEW_USAGE "[--format text|json|csv|markdown] [-o OUT] [--peak-tflops X] [--rules FILE]"
+#define VIEW_USAGE "[--format text|json|csv|markdown] [-o OUT] [--peak-tflops X] [--peaks PROFILE] [--rules FILE]"
 
 enum { VIEW_STEP_NONE = -2 };
 
