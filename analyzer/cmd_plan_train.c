@@ -127,30 +127,35 @@ static void show(char *out, size_t room, double v) {
     plan_show(out, room, strtod(six, NULL));
 }
 
+/* `6 N + 12 L H Q T = 6 x 124439808 + 12 x 12 x 12 x 64 x 1024` */
+static void write_way(const struct train_ask *a, enum plan_convention c, char *out, size_t room) {
+    static const char *const counted[] = {"N", "N in products", "(N - position table)"};
+    const struct plan_convention_row *row = plan_convention_row(c);
+    const struct plan_model *m = &a->model;
+    char n[40], words[40] = "", scores[160] = "";
+    plan_show(n, sizeof n, (double)(a->has_model ? plan_convention_parameters(c, &a->parameters) : a->params));
+    if (row->halves) {
+        snprintf(words, sizeof words, " + %d L H Q T", 2 * row->halves);
+        snprintf(scores, sizeof scores, " + %d x %lld x %lld x %lld x %lld", 2 * row->halves, (long long)m->layers,
+                 (long long)m->heads, (long long)m->head, (long long)m->seq);
+    }
+    snprintf(out, room, "6 %s%s = 6 x %s%s", counted[row->counted], words, n, scores);
+}
+
 static void put_per_token(struct plan_sheet *s, const struct train_ask *a) {
-    const struct plan_convention_row *row = plan_convention_row(a->convention);
-    char n[40], scores[200] = "";
+    char formula[400];
     if (!a->per_token) {
         put(s, a, PLAN_FLOPS_PER_TOKEN, "flops_per_token", "FLOPs per token", SHEET_FLOP);
         return;
     }
-    plan_show(n, sizeof n,
-              (double)(a->has_model ? plan_convention_parameters(a->convention, &a->parameters) : a->params));
-    if (row->halves)
-        snprintf(scores, sizeof scores, " + %d x %lld x %lld x %lld x %lld", 2 * row->halves,
-                 (long long)a->model.layers, (long long)a->model.heads, (long long)a->model.head,
-                 (long long)a->model.seq);
-    sheet_result_whole(s, "flops_per_token", "FLOPs per token", SHEET_FLOP, a->per_token, "6 %s%s = 6 x %s%s",
-                       row->counted == PLAN_ALL           ? "N"
-                       : row->counted == PLAN_IN_PRODUCTS ? "N in products"
-                                                          : "(N - position table)",
-                       row->halves ? row->halves == 3 ? " + 6 L H Q T" : " + 12 L H Q T" : "", n, scores);
+    write_way(a, a->convention, formula, sizeof formula);
+    sheet_result_whole(s, "flops_per_token", "FLOPs per token", SHEET_FLOP, a->per_token, "%s", formula);
 }
 
 /* FLOPs of the run or of a step, and their parts. exact: 0, or the amount. */
 static void put_flops(struct plan_sheet *s, const struct train_ask *a, enum plan_quantity q, __int128 exact,
                       const char *const keys[3], const char *const labels[3]) {
-    static const char *const parts[] = {NULL, "forward: 2 of 6 parts", "backward: 4 of 6 parts"};
+    static const char *const parts[] = {NULL, "2 parts of 6", "4 parts of 6"};
     char formula[1100], amount[40];
     double v = a->t.value[q];
     if (!KNOWN(q)) return;
@@ -278,9 +283,10 @@ static void put_notes(struct plan_sheet *s, const struct train_ask *a) {
 
 /* ---- tables ---- */
 
-static void print_way(struct emitter *e, const struct train_ask *a, const char *name, const char *seen_in,
-                      __int128 per_token) {
+static void print_way(struct emitter *e, const struct train_ask *a, const char *name, const char *formula,
+                      const char *seen_in, __int128 per_token, int executed) {
     __int128 all;
+    double mfu = FOLLOWS(PLAN_MFU) && !executed ? a->t.value[PLAN_MFU] * (double)per_token / (double)a->per_token : NAN;
     emit_object(e, "", NULL, LOOK_FIELDS);
     emit_text(e, "name", "convention", name);
     emit_int(e, "flops_per_token", "a token", UNIT_FLOPS, per_token);
@@ -288,25 +294,31 @@ static void print_way(struct emitter *e, const struct train_ask *a, const char *
         emit_int(e, "flops", "the run", UNIT_FLOPS, all);
     else
         emit_null(e, "flops", a->tokens ? "the run" : NULL);
-    emit_real(e, "mfu", FOLLOWS(PLAN_MFU) ? "MFU" : NULL, UNIT_SHARE,
-              FOLLOWS(PLAN_MFU) ? a->t.value[PLAN_MFU] * (double)per_token / (double)a->per_token : NAN);
+    emit_real(e, "mfu", FOLLOWS(PLAN_MFU) ? "MFU" : NULL, UNIT_SHARE, mfu);
+    emit_text(e, "formula", "formula", formula);
     emit_text(e, "seen_in", "seen in", seen_in);
     emit_end(e);
 }
 
 static void print_conventions(struct emitter *e, const struct train_ask *a) {
     __int128 per_token, d = (__int128)a->model.dim * a->model.dim;
+    char formula[400];
     emit_list(e, "conventions", "FLOPs by convention", LOOK_TABLE);
-    for (int c = 0; c < PLAN_COUNTS; c++) {
-        const struct plan_convention_row *row = plan_convention_row((enum plan_convention)c);
-        if (a->model.kind == PLAN_LINEAR && row->halves) continue;
-        if (!plan_convention_flops((enum plan_convention)c,
-                                   plan_convention_parameters((enum plan_convention)c, &a->parameters), 1, a->attention,
-                                   &per_token))
-            print_way(e, a, row->name, row->seen_in, per_token);
+    for (int i = 0; i < PLAN_COUNTS; i++) {
+        enum plan_convention c = (enum plan_convention)i;
+        const struct plan_convention_row *row = plan_convention_row(c);
+        if ((a->model.kind == PLAN_LINEAR && row->halves) ||
+            plan_convention_flops(c, plan_convention_parameters(c, &a->parameters), 1, a->attention, &per_token))
+            continue;
+        write_way(a, c, formula, sizeof formula);
+        print_way(e, a, row->name, formula, row->seen_in, per_token, i >= PLAN_CONVENTIONS);
     }
-    if (a->model.kind == PLAN_LINEAR)
-        print_way(e, a, "executed", "the first layer's input needs no gradient", 6 * (__int128)a->params - 2 * d);
+    if (a->model.kind == PLAN_LINEAR) {
+        snprintf(formula, sizeof formula, "6 N - 2 D D = 6 x %lld - 2 x %lld x %lld", (long long)a->params,
+                 (long long)a->model.dim, (long long)a->model.dim);
+        print_way(e, a, "executed", formula, "the first layer's input needs no gradient",
+                  6 * (__int128)a->params - 2 * d, 1);
+    }
     emit_end(e);
 }
 

@@ -172,10 +172,13 @@ static void human_real(char *out, size_t room, enum sheet_unit unit, double valu
             emit_human(out, room, UNIT_BYTES, value, 1);
         else
             snprintf(out, room, "%.4g B", value);
+    } else if (unit == SHEET_FLOP && fabs(value) >= 1e18) { /* as papers write it: 6.3e24 */
+        plan_show(number, sizeof number, strtod((snprintf(out, room, "%.4g", value), out), NULL));
+        snprintf(out, room, "%s FLOP", number);
     } else if (units[unit].emit != UNIT_NONE) {
         emit_human(out, room, units[unit].emit, value, 0);
     } else {
-        if (fabs(value) >= 1e15 || (value && fabs(value) < 1e-4))
+        if (fabs(value) >= 1e9 || (value && fabs(value) < 1e-4))
             plan_show(number, sizeof number, strtod((snprintf(out, room, "%.4g", value), out), NULL));
         else
             snprintf(number, sizeof number, fabs(value) >= 1000 ? "%.1f" : "%.4g", value);

@@ -248,6 +248,7 @@ void plan_show(char *out, size_t room, double value) {
         snprintf(text, sizeof text, "%.*g", digits, value);
         if (strtod(text, NULL) == value) break;
     }
+    if (fabs(value) < 1e7 && value == trunc(value)) snprintf(text, sizeof text, "%.0f", value); /* 3600, not 3.6e3 */
     trim_exponent(text);
     snprintf(out, room, "%s", text);
 }
