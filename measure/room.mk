@@ -12,3 +12,5 @@ $(BUILD)/acct-bench: $(call objs,$(MEASURE_SRC))
 	$(SAY) "  LD $@"
 	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ -ldl -lm
 ALL += $(BUILD)/acct-bench
+
+UNIT_test_measured = $(call objs,measure/measure_times.c)
