@@ -39,6 +39,11 @@ MATRIX_RUNS ?= 120
 matrix: all
 	BUILD=$(abspath $(BUILD)) $(PYTHON) tests/matrix_run.py --runs $(MATRIX_RUNS)
 
+# What acct plan says of train's memory, what train says itself, and what acct measures: all of the grid, or LECTURE_RUNS of it.
+.PHONY: lecture
+lecture: all
+	BUILD=$(abspath $(BUILD)) $(PYTHON) tests/lecture_run.py $(if $(LECTURE_RUNS),--runs $(LECTURE_RUNS))
+
 # All of the oracle's programs, random ones and the kinds that it does not draw, through the analyzer: minutes.
 .PHONY: oracle
 oracle: $(BUILD)/acct
