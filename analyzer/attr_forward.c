@@ -83,7 +83,9 @@ static int32_t gradient_products(const struct at_trace *t, const struct at_span 
     return n;
 }
 
-/* P4b, blind: not earlier than the last pass over the weights before backward. (A weight may be used twice.) */
+/* P4b, blind: not earlier than the last pass over the weights before backward. (A weight may be used twice; where fewer
+ * than half of the products that a pass has are seen to read weights, the others' go through casts, and the pass is not
+ * known.) */
 static int32_t last_pass(struct at_trace *t, int32_t from, const struct at_span *s) {
     struct at_map all = {0}, seen = {0};
     int32_t start = -1, to = s->first, reads = 0, uses = gradient_products(t, s);
@@ -98,7 +100,7 @@ static int32_t last_pass(struct at_trace *t, int32_t from, const struct at_span 
         at_map_put(&seen, t->pool, w, NULL);
         start = e;
     }
-    if (start < 0) return from;
+    if (start < 0 || 2 * reads < uses) return from;
     int32_t k = at_first_gemm_from(t, start); /* kernels just before that pass belong to it */
     int32_t after = k ? t->gemm[k - 1] + 1 : 0;
     return after > from ? after : from;
