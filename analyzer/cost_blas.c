@@ -346,6 +346,52 @@ static int is_empty(const struct cost_blas *b, enum shape s) {
     return b->n <= 0 || b->batch <= 0 || (uses_m && b->m <= 0);
 }
 
+/* At least as much as any formula makes of these sizes on its way. */
+static double upper_bound(const struct cost_blas *b, enum shape s) {
+    double m = (double)b->m + 1, n = (double)b->n + 1, k = (double)b->k + 1;
+    double of = s < MV                                                 ? n
+                : s == MV || s == RANK1 || s == MM_ADD || s == MM_DIAG ? m * n
+                : s == MM_SIDE || s == MM_SOLVE                        ? m * n * (m > n ? m : n)
+                : s == MM_RK || s == MM_R2K                            ? k * n * n
+                                                                       : n * n;
+    return of * (double)(b->batch > 1 ? b->batch : 1) * 8;
+}
+
+int cost_blas_count(const struct cost_blas *b, __int128 *out) {
+    const struct routine *r = routine_find(b->routine);
+    *out = 0;
+    if (!r || upper_bound(b, r->shape) > 1e38) return -1;
+    if (is_empty(b, r->shape)) return 0;
+    wide f = r->flops(b);
+    if (f < 0) return -1;
+    *out = f * b->batch * (cost_is_complex(b->type) ? 4 : 1);
+    return 0;
+}
+
+const char *cost_blas_sizes(const char *routine) {
+    const struct routine *r = routine_find(routine);
+    if (!r) return NULL;
+    switch (r->shape) {
+    case MV:
+        return r->form == BAND ? "mnlu" : "mn";
+    case RANK1:
+    case MM_SIDE:
+    case MM_SOLVE:
+    case MM_ADD:
+    case MM_DIAG:
+        return "mn";
+    case MM_RK:
+    case MM_R2K:
+        return "nk";
+    default:
+        return r->form == BAND ? "nk" : "n";
+    }
+}
+
+const char *cost_blas_name(int index) {
+    return index >= 0 && index < (int)(sizeof routines / sizeof *routines) ? routines[index].name : NULL;
+}
+
 /* With alpha = 0 or k = 0 the factors of a product are not read; what stays is the result under beta. */
 static void drop_factors(const struct cost_blas *b, struct cost *c) {
     struct cost only = {
@@ -384,9 +430,8 @@ void cost_of_blas(const struct cost_blas *b, struct cost *out) {
         out->role = COST_COPY; /* byte for byte, but for paddings */
     out->matmul = r->role == COST_PRODUCT;
     if (is_empty(b, r->shape)) return;
-    wide f = r->flops(b);
-    if (f >= 0 && f <= INT64_MAX) f *= (wide)b->batch * (cost_is_complex(b->type) ? 4 : 1);
-    out->flops = cost_amount(f);
+    wide count;
+    out->flops = cost_blas_count(b, &count) ? COST_UNKNOWN : cost_amount(count);
     if (out->flops == COST_UNKNOWN) out->grade = COST_UNCOUNTED;
     int scales = (b->alpha == ACCT_scalar_DEVICE) && r->shape > V_XY_RES && r->shape < MM_ADD;
     if (scales && out->grade == COST_EXACT) out->grade = COST_BOUND;

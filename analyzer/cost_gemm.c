@@ -1,6 +1,8 @@
 /* GEMM with what cuBLASLt adds to it, copy, memset. */
 #include "analyzer/cost_model.h"
 
+#include <stddef.h>
+
 static void start(struct cost *out, enum cost_role role) {
     *out =
         (struct cost){.integer_ops = COST_UNKNOWN, .grade = COST_EXACT, .role = role, .matmul = role == COST_PRODUCT};
@@ -145,14 +147,19 @@ static void add_scales(const struct cost_gemm *g, int reads_factors, struct cost
     add_extra(out, "amax_aux", g->amax_aux, 4, 4, COST_W);
 }
 
-/* Multiplies what may be unknown; a product beyond int64 (damaged sizes) is unknown. */
-static int64_t times(int64_t a, int64_t b) {
-    return a == COST_UNKNOWN || b == COST_UNKNOWN ? COST_UNKNOWN : cost_amount((__int128)a * b);
+int cost_gemm_count(const struct cost_gemm *g, __int128 *out) {
+    const int64_t factors[] = {g->m, g->n, g->k, g->batch};
+    *out = cost_is_complex(g->a_type) ? 8 : 2;
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++)
+        if (factors[i] <= 0) *out = 0;
+    for (size_t i = 0; *out && i < sizeof factors / sizeof *factors; i++)
+        if (__builtin_mul_overflow(*out, factors[i], out)) return -1;
+    return 0;
 }
 
 static void count_product(const struct cost_gemm *g, struct cost *out) {
-    int64_t count = times(times(times(2, g->m), g->n), times(g->k > 0 ? g->k : 0, g->batch));
-    if (cost_is_complex(g->a_type)) count = times(count, 4);
+    __int128 exact; /* beyond int64 (damaged sizes) is unknown */
+    int64_t count = cost_gemm_count(g, &exact) ? COST_UNKNOWN : cost_amount(exact);
     if (is_integer(g))
         out->integer_ops = count;
     else

@@ -85,6 +85,14 @@ struct cost_collective {
 void cost_of_gemm(const struct cost_gemm *g, struct cost *out);
 void cost_of_blas(const struct cost_blas *b, struct cost *out);
 void cost_of_copy(const struct cost_copy *c, struct cost *out);
+/* Operations of such a call, also where they are beyond int64 (there struct cost has COST_UNKNOWN). 0, or -1: there is
+ * no such routine, its band is not known, or they are more than 1e38. */
+int cost_gemm_count(const struct cost_gemm *g, __int128 *out);
+int cost_blas_count(const struct cost_blas *b, __int128 *out);
+/* The sizes that a routine is called with, a letter each: m n k, and l and u for kl and ku of a band. NULL: there is no
+ * such routine. */
+const char *cost_blas_sizes(const char *routine);
+const char *cost_blas_name(int index); /* of all routines; NULL behind the last */
 void cost_of_memset(const struct cost_memset *m, struct cost *out);
 /* The additions of a reduction count as communication: no FLOPs. */
 void cost_of_collective(const struct cost_collective *c, struct cost *out);
