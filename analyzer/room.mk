@@ -28,5 +28,5 @@ ALL += $(BUILD)/man/libacct.7
 UNIT_test_kernels_occupancy = $(call objs,analyzer/kernels_occupancy.c)
 $(BUILD)/obj/tests/unit/test_kernels_occupancy.o: ROOM_CFLAGS = -isystem $(CUDA_INC)
 
-UNIT_test_memory_reconcile = $(call objs,$(filter-out analyzer/main.c analyzer/cmd_%.c analyzer/view.c analyzer/run_%.c analyzer/bench_%.c analyzer/plan_sheet.c,$(ACCT_SRC)) $(ANALYSIS_SRC) $(STORE_SRC) $(wildcard plan/*.c)) $(PTX_OBJ)
+UNIT_test_memory_reconcile = $(call objs,$(filter-out analyzer/main.c analyzer/cmd_%.c analyzer/view.c analyzer/run_%.c analyzer/bench_%.c analyzer/plan_%.c,$(ACCT_SRC)) $(ANALYSIS_SRC) $(STORE_SRC) $(wildcard plan/*.c)) $(PTX_OBJ)
 LIBS_test_memory_reconcile = $(STORE_LIBS) $(PTX_LIBS) -l:libstdc++.a
