@@ -121,12 +121,6 @@ static void put_whole(struct plan_sheet *s, const struct train_ask *a, enum plan
         sheet_result(s, key, label, SHEET_NUMBER, whole, "%s = %s", formula, exact);
 }
 
-static void show(char *out, size_t room, double v) {
-    char six[40];
-    snprintf(six, sizeof six, "%.6g", v);
-    plan_show(out, room, strtod(six, NULL));
-}
-
 /* `6 N + 12 L H Q T = 6 x 124439808 + 12 x 12 x 12 x 64 x 1024` */
 static void write_way(const struct train_ask *a, enum plan_convention c, char *out, size_t room) {
     static const char *const counted[] = {"N", "N in products", "(N - position table)"};
@@ -161,7 +155,7 @@ static void put_flops(struct plan_sheet *s, const struct train_ask *a, enum plan
     if (!KNOWN(q)) return;
     plan_training_formula(&a->t, q, formula, sizeof formula);
     if (a->t.by[q] == PLAN_GIVEN) snprintf(formula, sizeof formula, "given");
-    show(amount, sizeof amount, v);
+    plan_show_short(amount, sizeof amount, v);
     for (int i = 0; i < 3; i++) {
         if (!keys[i]) continue;
         if (exact)
@@ -200,7 +194,7 @@ static void put_time(struct plan_sheet *s, const struct train_ask *a) {
         plan_training_formula(&a->t, PLAN_TIME, formula, sizeof formula);
         if (!*formula) snprintf(formula, sizeof formula, "given");
         sheet_result(s, "time", "time", SHEET_SECONDS, a->t.value[PLAN_TIME], "%s", formula);
-        show(seconds, sizeof seconds, a->t.value[PLAN_TIME]);
+        plan_show_short(seconds, sizeof seconds, a->t.value[PLAN_TIME]);
         sheet_result(s, "days", NULL, SHEET_DAYS, a->t.value[PLAN_TIME] / 86400, "time / 86400 s = %s / 86400",
                      seconds);
     } else if (run && !KNOWN(PLAN_GPU_HOURS)) {
@@ -224,8 +218,8 @@ static void put_gpus(struct plan_sheet *s, const struct train_ask *a) {
     plan_training_formula(&a->t, PLAN_GPUS, formula, sizeof formula);
     put_whole(s, a, PLAN_GPUS, "gpus", "GPUs", 1);
     sheet_result(s, "gpus_exact", "GPUs, exact", SHEET_NUMBER, v, "%s", formula);
-    show(counts, sizeof counts, whole);
-    show(exact, sizeof exact, v);
+    plan_show_short(counts, sizeof counts, whole);
+    plan_show_short(exact, sizeof exact, v);
     if (KNOWN(PLAN_TIME))
         sheet_result(s, "time_with_gpus", "time with so many", SHEET_SECONDS, a->t.value[PLAN_TIME] * v / whole,
                      "time x exact / rounded = time x %s / %s", exact, counts);

@@ -252,3 +252,9 @@ void plan_show(char *out, size_t room, double value) {
     trim_exponent(text);
     snprintf(out, room, "%s", text);
 }
+
+void plan_show_short(char *out, size_t room, double value) {
+    char text[40];
+    snprintf(text, sizeof text, "%.6g", value);
+    plan_show(out, room, fabs(value) < 1e9 && value == trunc(value) ? value : strtod(text, NULL));
+}

@@ -44,5 +44,7 @@ int plan_add(__int128 a, __int128 b, __int128 *out);
 
 /* `1.5e13`, `7e+10` → the shortest decimal text that reads back as the same double, without a plus: for formulas. */
 void plan_show(char *out, size_t room, double value);
+/* The same of six digits at most, but whole numbers below 1e9 in full: for figures that were computed. */
+void plan_show_short(char *out, size_t room, double value);
 
 #endif

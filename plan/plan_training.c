@@ -136,10 +136,10 @@ static void write_side(const struct plan_training *t, const struct equation *e, 
     for (int i = 0; i < 2 + FACTORS && at < room; i++) {
         enum plan_quantity other = member(e, i, &on_left);
         if (other == NONE || other == q || (on_left == q_left) != lower) continue;
-        double v = t->value[other];
-        char six[40];
-        snprintf(six, sizeof six, t->by[other] == PLAN_GIVEN && fabs(v) < 1e15 ? "%.15g" : "%.6g", v);
-        plan_show(number, sizeof number, strtod(six, NULL));
+        if (t->by[other] == PLAN_GIVEN && fabs(t->value[other]) < 1e15)
+            plan_show(number, sizeof number, t->value[other]);
+        else
+            plan_show_short(number, sizeof number, t->value[other]);
         at += (size_t)snprintf(out + at, room - at, "%s%s", n++ ? " x " : "", numbers ? number : names[other]);
     }
     if (!n) snprintf(out, room, "1");
@@ -170,13 +170,6 @@ void plan_training_formula(const struct plan_training *t, enum plan_quantity q, 
     snprintf(out, room, "%s = %s", words, numbers);
 }
 
-/* A figure in a line of error. */
-static void show(char *out, size_t room, double v) {
-    char six[40];
-    snprintf(six, sizeof six, "%.6g", v);
-    plan_show(out, room, strtod(six, NULL));
-}
-
 /* An equation of which all is known otherwise. */
 static int check(const struct plan_training *t, int i, char *err, size_t err_len) {
     const struct equation *e = &equations[i];
@@ -192,8 +185,8 @@ static int check(const struct plan_training *t, int i, char *err, size_t err_len
     double v = value_of(t, e, shown);
     if (fabs(v / t->value[shown] - 1) <= AGREE) return 0;
     write_equation(t, e, shown, 0, words, sizeof words);
-    show(is, sizeof is, t->value[shown]);
-    show(would, sizeof would, v);
+    plan_show_short(is, sizeof is, t->value[shown]);
+    plan_show_short(would, sizeof would, v);
     snprintf(err, err_len, "contradiction: %s is %s, but %s is %s; leave one of them out", names[shown], is, words,
              would);
     return -1;
