@@ -8,14 +8,15 @@
 
 enum { BENCH_GEMM, BENCH_COPY, BENCH_LAUNCH, BENCH_ALLOC, BENCH_GROUPS };
 
+/* In the order in which they are measured: what is asked for most comes first. */
 enum bench_format {
-    BENCH_FP64,
     BENCH_FP32,
-    BENCH_TF32,
     BENCH_BF16,
+    BENCH_TF32,
     BENCH_FP16,
-    BENCH_FP16_ACC16,
     BENCH_FP8,
+    BENCH_FP64,
+    BENCH_FP16_ACC16,
     BENCH_INT8,
     BENCH_FORMATS
 };

@@ -2,7 +2,7 @@
  * kernel; between two devices. By the host's clock, a batch of copies with one synchronisation. */
 #include "measure/measure_bench.h"
 
-enum { SMALL = 1 << 20, LARGE = 64 << 20, BATCH = 256 };
+enum { SMALL = 1 << 20, LARGE = 64 << 20, BATCH = 256, LAST = 2 /* large, and gives the memory back */ };
 static const int64_t DEVICE_MOST = INT64_C(1) << 30;
 
 enum way { H2D, D2H, D2D, PEER };
@@ -19,20 +19,24 @@ struct copy {
 
 /* ---- memory ---- */
 
-/* Random on the device; on the host whatever the device's was, so that no page is the kernel's zero page. */
-static cudaError_t host_memory(const struct bench *b, enum part part, int64_t bytes, void **out) {
-    cudaError_t rc = cudaSuccess;
-    if (part == PINNED)
-        rc = b->cuda.cudaMallocHost(out, (size_t)bytes);
-    else if (!(*out = malloc((size_t)bytes)))
-        rc = cudaErrorMemoryAllocation;
-    if (!rc) memset(*out, 0x5a, (size_t)bytes);
-    return rc;
-}
+/* What copies go between; each is made at its first use, or anew where a copy is larger, and serves all that follow. */
+enum place { DEVICE, DEVICE_TOO, OTHER_DEVICE, HOST_PAGEABLE, HOST_PINNED, PLACES };
+static struct {
+    void *at;
+    int64_t bytes;
+} places[PLACES];
 
-static cudaError_t device_memory(const struct bench *b, int64_t bytes, void **out) {
-    cudaError_t rc = b->cuda.cudaMalloc(out, (size_t)bytes);
-    return rc ? rc : bench_fill(b, *out, (uint64_t)bytes / 4, FILL_FP32);
+static void give(const struct bench *b, enum place p) {
+    void *at = places[p].at;
+    places[p].at = NULL;
+    places[p].bytes = 0;
+    if (!at) return;
+    if (p == HOST_PAGEABLE)
+        free(at);
+    else if (p == HOST_PINNED)
+        b->cuda.cudaFreeHost(at);
+    else
+        b->cuda.cudaFree(at);
 }
 
 static cudaError_t other_device_memory(const struct bench *b, int64_t bytes, void **out) {
@@ -44,28 +48,43 @@ static cudaError_t other_device_memory(const struct bench *b, int64_t bytes, voi
     return rc ? rc : back;
 }
 
-static cudaError_t get_memory(const struct bench *b, struct copy *c) {
-    cudaError_t rc = device_memory(b, c->bytes, c->way == H2D ? &c->to : &c->from);
-    if (rc) return rc;
-    if (c->way == H2D || c->way == D2H)
-        rc = host_memory(b, c->part, c->bytes, c->way == H2D ? &c->from : &c->to);
-    else
-        rc = c->way == D2D ? device_memory(b, c->bytes, &c->to) : other_device_memory(b, c->bytes, &c->to);
+/* Random numbers at the beginning, then the same over and over. */
+static cudaError_t fill_device(const struct bench *b, char *at, int64_t bytes) {
+    cudaError_t rc = bench_fill(b, at, SMALL / 4, FILL_FP32);
+    for (int64_t done = SMALL; done < bytes && !rc; done *= 2) {
+        int64_t n = done < bytes - done ? done : bytes - done;
+        rc = b->cuda.cudaMemcpyAsync(at + done, at, (size_t)n, cudaMemcpyDeviceToDevice, b->stream);
+    }
     return rc ? rc : b->cuda.cudaStreamSynchronize(b->stream);
 }
 
-static void give_memory(const struct bench *b, struct copy *c) {
-    void **host = c->way == H2D ? &c->from : c->way == D2H ? &c->to : NULL;
-    if (host) {
-        if (c->part == PAGEABLE)
-            free(*host);
-        else if (*host)
-            b->cuda.cudaFreeHost(*host);
-        *host = NULL;
+static cudaError_t take(const struct bench *b, enum place p, int64_t bytes, void **out) {
+    void *at = NULL;
+    cudaError_t rc = cudaSuccess;
+    if (places[p].bytes < bytes) {
+        give(b, p);
+        if (p == HOST_PAGEABLE)
+            rc = (at = malloc((size_t)bytes)) ? cudaSuccess : cudaErrorMemoryAllocation;
+        else if (p == HOST_PINNED)
+            rc = b->cuda.cudaMallocHost(&at, (size_t)bytes);
+        else
+            rc = p == OTHER_DEVICE ? other_device_memory(b, bytes, &at) : b->cuda.cudaMalloc(&at, (size_t)bytes);
+        if (rc) return rc;
+        places[p].at = at;
+        places[p].bytes = bytes;
+        if (p == HOST_PAGEABLE || p == HOST_PINNED) memset(at, 0x5a, (size_t)bytes); /* not the kernel's zero page */
+        if (p == DEVICE || p == DEVICE_TOO) rc = fill_device(b, at, bytes);
     }
-    if (c->from) b->cuda.cudaFree(c->from);
-    if (c->to) b->cuda.cudaFree(c->to);
-    c->from = c->to = NULL;
+    *out = places[p].at;
+    return rc;
+}
+
+/* room: of the places, at least. */
+static cudaError_t get_memory(const struct bench *b, struct copy *c, int64_t room) {
+    const enum place host = c->part == PINNED ? HOST_PINNED : HOST_PAGEABLE;
+    const enum place to[] = {[H2D] = DEVICE, [D2H] = host, [D2D] = DEVICE_TOO, [PEER] = OTHER_DEVICE};
+    cudaError_t rc = take(b, c->way == H2D ? host : DEVICE, room, &c->from);
+    return rc ? rc : take(b, to[c->way], room, &c->to);
 }
 
 /* ---- one copy ---- */
@@ -116,21 +135,26 @@ static int64_t device_bytes(const struct bench *b) {
     return n;
 }
 
+/* What is asked for, less where the device is small. */
+static int64_t fitting(const struct bench *b, int64_t bytes) {
+    while (bytes > SMALL && bytes > b->free_bytes / 8) bytes /= 2;
+    return bytes;
+}
+
 static void run(struct bench *b, const struct item *it, double until) {
     struct copy c = {.way = (enum way)(it->a >> 4), .part = (enum part)(it->a & 15)};
     struct measured x = {.kind = "copy"};
-    c.bytes = it->b == 0 ? SMALL : c.way == D2D ? device_bytes(b) : LARGE;
-    while (c.bytes > SMALL && c.bytes > b->free_bytes / 8) c.bytes /= 2;
+    c.bytes = fitting(b, it->b == 0 ? SMALL : c.way == D2D ? device_bytes(b) : LARGE);
     x.bytes = c.bytes;
     snprintf(x.what, sizeof x.what, "%s", way_names[c.way]);
     snprintf(x.part, sizeof x.part, "%s", part_names[c.part]);
-    cudaError_t rc = get_memory(b, &c);
+    cudaError_t rc = get_memory(b, &c, c.bytes > SMALL ? c.bytes : fitting(b, LARGE));
     if (!rc) rc = measure(b, &c, until);
     if (rc)
         times_skip(&x, "%s", bench_error(b, rc));
     else
         times_tell(&b->times, &x);
-    give_memory(b, &c);
+    for (int p = 0; p < PLACES && it->b == LAST; p++) give(b, (enum place)p);
 }
 
 int copy_plan(const struct bench *b, struct item *items, int n) {
@@ -140,5 +164,6 @@ int copy_plan(const struct bench *b, struct item *items, int n) {
         if (kinds[i] >> 4 == PEER && b->devices < 2) continue;
         for (int large = 0; large < 2; large++) items[n++] = (struct item){run, large ? 1.5 : 0.5, kinds[i], large};
     }
+    items[n - 1].b = LAST;
     return n;
 }
