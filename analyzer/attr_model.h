@@ -15,6 +15,7 @@
 
 #define AT_END INT32_MAX /* an event index after all others */
 #define AT_UNKNOWN_BYTES (-1)
+#define AT_OWN_SET (-1)
 
 enum at_kind {
     AT_ALLOC,
@@ -88,6 +89,7 @@ struct at_event {
     int32_t access0, accesses;              /* in at_trace.access */
     int32_t step, micro_batch;              /* result; step -1: none */
     int32_t cost;                           /* in at_trace.cost; -1 */
+    int32_t set;                            /* op_set.buffers; AT_OWN_SET: -op */
     int32_t block;                          /* allocations and releases: which */
     int8_t kind, phase;
     int8_t beyond;         /* writes, perhaps, where nobody knows: through a pointer that lies in memory */
@@ -251,7 +253,7 @@ struct at_trace {
     uint8_t *writes_grad;    /* per event: a gradient by G1 */
     uint8_t *turn;           /* per event: writes the gradient of the loss */
 
-    int32_t first_gemm;   /* event */
+    int32_t first_gemm;   /* event: the first product whose result anything reads */
     int32_t training_end; /* event behind the last change in place: the training part ends */
     int32_t first_weight_read;
     int blind;        /* directions of most launches are not known */
@@ -298,8 +300,10 @@ void at_whole_blocks(struct at_trace *t);                     /* E3: the same of
 int at_ranges(struct at_trace *t, char *err, size_t err_len); /* ranges and accesses */
 int at_times(struct at_trace *t, sqlite3 *db, char *err,
              size_t err_len); /* writes op_time; the device's times of events */
-int at_write(struct at_trace *t, sqlite3 *db, char *err, size_t err_len); /* step, phase, alloc_class, op_cost */
+int at_write(struct at_trace *t, sqlite3 *db, char *err, size_t err_len); /* step, phase, alloc_class, op_set */
 
+int at_write_ops(struct at_trace *t, sqlite3 *db, char *err, size_t err_len); /* op_set, cost_set; a part of at_write */
+int32_t at_micro_batch_of(const struct at_event *e); /* the optimizer works once a step, whatever its micro-batches */
 const struct at_cost *at_cost_of(const struct at_trace *t, const struct at_event *e); /* of one without: uncounted */
 int at_write_sums(struct at_trace *t, sqlite3 *db, char *err,
                   size_t err_len);                   /* op_sum, step_sum; a part of at_write */
@@ -356,6 +360,7 @@ int at_shares(const struct at_trace *t, const struct at_event *ev, int64_t *shar
 int64_t at_access_bytes(const struct at_trace *t, const struct at_access *a);
 int at_is_carried(const struct at_trace *t, int32_t range, int32_t event);
 int at_constant(struct at_trace *t, int32_t range);
+int at_warms_up(const struct at_trace *t, int32_t event);
 int at_lasting(struct at_trace *t, int32_t range);
 int at_is_pool(const struct at_trace *t, int32_t range);
 int at_grad_like(const struct at_trace *t, int32_t value);

@@ -22,6 +22,7 @@ RULE(GRAD_KEPT, AT_GRAD, "added to a gradient of its size, buffer kept", 0.99, 0
 RULE(GRAD_RELEASED, AT_TEMPORARY, "added to a gradient of its size, buffer released", 0.99, 0.99, 0.954)
 RULE(INPUT, AT_INPUT, "filled by the host, read in forward", 0.99, 0.99, 0.977)
 RULE(INPUT_PART, AT_INPUT, "part of a copy from the host that forward reads", 0.8, 0, 0)
+RULE(INPUT_NEXT, AT_INPUT, "filled by the host as batches before it were, not read yet", 0.9, 0.9, 0.9)
 RULE(INPUT_END, AT_INPUT, "cleared, read together with what the host filled before it", 0.8, 0, 0)
 RULE(HOST_OTHER, AT_OTHER_CLASS, "filled by the host, not read in forward", 0.6, 0, 0)
 RULE(LOSS_GRAD, AT_ACTIVATION_GRAD, "gradient written by the loss", 0.99, 0.99, 0.6)

@@ -2,6 +2,7 @@
 #include "analyzer/attr_model.h"
 
 #define BIT(x) (1u << (x))
+#define SLOTS 8 /* values of a range to look back over for the last batch */
 #define TRAINING (BIT(AT_FORWARD) | BIT(AT_BACKWARD) | BIT(AT_RECOMPUTE) | BIT(AT_EVALUATION))
 
 int at_class_of_rule(int rule) {
@@ -129,6 +130,30 @@ static int part_of_input(const struct at_trace *t, const struct at_value *v) {
     return 0;
 }
 
+static const struct at_buffer *filled_by(const struct at_trace *t, const struct at_value *v) {
+    return &t->buffer[t->access[t->touch[v->touch0]].buffer];
+}
+
+static int reads_in_training(const struct at_trace *t, const struct at_value *v) {
+    AT_EACH_TOUCH(t, v, a)
+    if (at_reads(a->mode) && at_is_work(&t->event[a->event]) && BIT(t->event[a->event].phase) & TRAINING) return 1;
+    return 0;
+}
+
+/* Nobody reads it, and the copy filled the very bytes that the last one from the host did, which training read: the
+ * next batch, sent ahead of a step that did not come. */
+static int is_next_batch(const struct at_trace *t, const struct at_value *v) {
+    int32_t first = t->range[v->range].value0, x = (int32_t)(v - t->value) - 1;
+    if (v->touches > 1) return 0;
+    for (int i = 0; i < SLOTS && x >= first; i++, x--) {
+        const struct at_value *before = &t->value[x];
+        if (before->birth < 0 || t->event[before->birth].kind != AT_H2D) continue;
+        const struct at_buffer *now = filled_by(t, v), *then = filled_by(t, before);
+        return now->offset == then->offset && now->bytes == then->bytes && reads_in_training(t, before);
+    }
+    return 0;
+}
+
 /* Kernels and copies made it, after the last product of forward, and products read it in backward only. */
 static int made_by_loss(const struct at_trace *t, const struct at_value *v) {
     if (v->birth < 0 || v->gemm_result || t->weight_read[v->birth] >= 0) return 0; /* the logits themselves */
@@ -191,7 +216,7 @@ static enum at_rule rule_of(const struct at_trace *t, const struct at_value *v) 
     struct facts f = facts_of(t, v);
     if (v->birth >= 0 && t->event[v->birth].kind == AT_H2D) {
         if (f.read & TRAINING) return AT_RULE_INPUT;
-        return part_of_input(t, v) ? AT_RULE_INPUT_PART : AT_RULE_HOST_OTHER;
+        return part_of_input(t, v) ? AT_RULE_INPUT_PART : is_next_batch(t, v) ? AT_RULE_INPUT_NEXT : AT_RULE_HOST_OTHER;
     }
     if (v->taint && !(f.written & ~BIT(AT_BACKWARD)) && feeds_gradient(t, v))
         return r->alive && !pool && !is_shared_addend(t, v) ? AT_RULE_GRAD_KEPT : AT_RULE_GRAD_RELEASED;

@@ -253,12 +253,17 @@ int32_t at_touch_from(const struct at_trace *t, int32_t touch0, int32_t touches,
     return lo;
 }
 
+/* A product before the program proper. */
+int at_warms_up(const struct at_trace *t, int32_t event) {
+    return event < t->first_gemm && t->event[event].kind == AT_GEMM;
+}
+
 /* Written before its first read, and only read since. */
 static int is_constant(const struct at_trace *t, const struct at_range *r) {
     if (!r->alive) return 0;
     int32_t first_read = 0;
     AT_EACH_TOUCH(t, r, a) {
-        if (at_reads(a->mode) && at_is_work(&t->event[a->event])) {
+        if (at_reads(a->mode) && at_is_work(&t->event[a->event]) && !at_warms_up(t, a->event)) {
             first_read = a->event;
             break;
         }

@@ -34,6 +34,7 @@ static int is_frozen(const struct at_trace *t, const struct at_range *r) {
     if (!r->gemm_reads || r->weight || r->gemm_writes || !r->alive || (r->carried && !t->blind)) return 0;
     AT_EACH_TOUCH(t, r, a) {
         int kind = t->event[a->event].kind;
+        if (at_warms_up(t, a->event)) continue;
         if (kind == AT_GEMM) {
             int32_t s = clusters_before(t, a->event);
             if (!reads++) first = a->event;
@@ -230,7 +231,7 @@ void at_weights(struct at_trace *t) {
     if (!t->gemms) return;
     find_frozen(t);
     find_axes(t);
-    for (int32_t i = t->gemms - 1; i >= 0; i--) {
+    for (int32_t i = t->gemms - 1; i >= 0 && t->gemm[i] >= t->first_gemm; i--) {
         read_of_gemm(t, t->gemm[i]);
         if (t->weight_read[t->gemm[i]] >= 0) t->first_weight_read = t->gemm[i];
     }
