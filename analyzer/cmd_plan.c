@@ -3,8 +3,9 @@
 #include "analyzer/command.h"
 
 static const struct option_spec options[] = {{0}};
-static const struct command *const words[] = {&cmd_plan_train,   &cmd_plan_dtype, &cmd_plan_memory, &cmd_plan_fit,
-                                              &cmd_plan_compare, &cmd_plan_flops, &cmd_plan_view,   NULL};
+static const struct command *const words[] = {&cmd_plan_train,  &cmd_plan_dtype, &cmd_plan_roofline,
+                                              &cmd_plan_memory, &cmd_plan_fit,   &cmd_plan_compare,
+                                              &cmd_plan_flops,  &cmd_plan_view,  NULL};
 
 const struct command cmd_plan = {
     .name = "plan",

@@ -48,8 +48,8 @@ struct command {
 
 extern const struct command cmd_run, cmd_report, cmd_query, cmd_analyze, cmd_steps, cmd_flops, cmd_ops, cmd_kernels,
     cmd_memory, cmd_peak, cmd_leaks, cmd_completion, cmd_plan, cmd_help;
-extern const struct command cmd_plan_train, cmd_plan_dtype, cmd_plan_memory, cmd_plan_fit, cmd_plan_compare,
-    cmd_plan_flops, cmd_plan_view;
+extern const struct command cmd_plan_train, cmd_plan_dtype, cmd_plan_roofline, cmd_plan_memory, cmd_plan_fit,
+    cmd_plan_compare, cmd_plan_flops, cmd_plan_view;
 extern const struct command cmd_bench;
 
 /* All commands, NULL-terminated. */

@@ -231,7 +231,9 @@ static void print_lines(struct emitter *e, const char *key, const char *title, c
     emit_object(e, key, NULL, LOOK_HIDDEN);
     for (int i = 0; i < n; i++) print_machine(e, &lines[i], why_key);
     emit_end(e);
-    if (!n || !emit_for_people(e)) return;
+    int seen = 0;
+    for (int i = 0; i < n; i++) seen |= lines[i].label != NULL;
+    if (!seen || !emit_for_people(e)) return;
     emit_list(e, NULL, title, LOOK_TABLE);
     for (int i = 0; i < n; i++)
         if (lines[i].label) print_people(e, &lines[i], why_key);
