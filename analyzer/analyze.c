@@ -16,15 +16,16 @@
 /* Rows of op_buffer that the recorded tables tell are made anew; the sets of launches that have no argument bytes, and
  * operands that no event's field tells (a bias), stay. Shared sets are the analysis'. A table is emptied at once where
  * nothing stays. */
-static const char clear_shared[] = "DELETE FROM op_set; DELETE FROM buffer_set;";
+static const char clear_shared[] = "DELETE FROM op_set; DELETE FROM buffer_set; DELETE FROM cost_set;";
 static const char clear_buffers[] =
     "DELETE FROM buffer_set WHERE buffers > 0 OR ((slot <> 'bias' OR -buffers IN (SELECT op FROM gemm WHERE bias <> 0))"
     " AND -buffers NOT IN (SELECT id FROM op WHERE kind = 'launch' AND id NOT IN "
     "(SELECT op FROM launch WHERE args IS NOT NULL)));"
-    "DELETE FROM op_set WHERE buffers > 0 OR buffers NOT IN (SELECT buffers FROM buffer_set);";
+    "DELETE FROM op_set WHERE buffers >= 0 OR buffers NOT IN (SELECT buffers FROM buffer_set);"
+    "UPDATE op_set SET cost = NULL, step = NULL; DELETE FROM cost_set;";
 static const char clear_tables[] =
     "DELETE FROM op_sum; DELETE FROM step_sum; DELETE FROM call_sum; DELETE FROM step; DELETE FROM phase; "
-    "DELETE FROM alloc_class; DELETE FROM op_cost; DELETE FROM op_time; DELETE "
+    "DELETE FROM alloc_class; DELETE FROM op_time; DELETE "
     "FROM "
     "op_piece;"
     "DELETE FROM price; DELETE FROM price_count;";

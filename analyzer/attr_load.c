@@ -242,7 +242,7 @@ static int take_row(struct loader *l, int32_t event, const struct row *w) {
     if (e->kind == AT_D2D && s->direction) settle_copy(l, e, w, s);
     for (int32_t i = 0; i < s->operands; i++) told |= l->r->operand[s->operand0 + i].kept == ROW_TOLD;
     for (int32_t i = 0; i < s->operands; i++) take_operand(l, event, w, &l->r->operand[s->operand0 + i]);
-    return sets_end(l->sets, w->op, told);
+    return sets_end(l->sets, w->op, told, &l->t->event[event].set);
 }
 
 static int resolve(struct loader *l, const struct item *item) {
@@ -282,7 +282,7 @@ int at_load(struct at_trace *t, sqlite3 *db, struct gemms *gemms, char *err, siz
     open_live(&l);
     if (sets_open(&l.sets, t->pool, &r, db, err, err_len)) return -1;
     int rc = resolve(&l, item);
-    rc = sets_close(l.sets, rc);
+    sets_close(l.sets);
     pool_give(t->pool, item);
     pool_give(t->pool, r.row);
     pool_give(t->pool, r.shape);

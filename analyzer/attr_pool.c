@@ -121,3 +121,10 @@ int64_t *at_map_get(const struct at_map *m, uint64_t key) {
     size_t i = place_of(m, key);
     return m->used[i] ? &m->value[i] : NULL;
 }
+
+void at_map_free(struct at_map *m, struct pool *p) {
+    pool_give(p, m->key);
+    pool_give(p, m->value);
+    pool_give(p, m->used);
+    *m = (struct at_map){0};
+}

@@ -45,6 +45,7 @@ uint64_t at_hash_bytes(const void *bytes_at, size_t bytes);
  * put. */
 int64_t *at_map_put(struct at_map *m, struct pool *p, uint64_t key, int *fresh);
 int64_t *at_map_get(const struct at_map *m, uint64_t key); /* NULL: not there */
+void at_map_free(struct at_map *m, struct pool *p);        /* it is empty then */
 static inline int at_map_has(const struct at_map *m, uint64_t key) {
     return at_map_get(m, key) != NULL;
 }

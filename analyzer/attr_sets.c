@@ -16,19 +16,17 @@ struct sets {
     const struct rows *rows;
     sqlite3 *db;
     sqlite3_stmt *row;
-    struct sql_many op;
     char *err;
     size_t err_len;
     struct sets_row *added;
     int32_t n, room;
     struct stored *stored; /* of `added`; as much room */
     int32_t stored_room;
-    int64_t last; /* number of the last set */
+    int32_t last; /* number of the last set */
     struct known {
         uint64_t hash;
-        int64_t buffers;
         struct stored *row;
-        int32_t rows;
+        int32_t rows, buffers;
     } known[KNOWN];
 };
 
@@ -42,18 +40,15 @@ int sets_open(struct sets **out, struct pool *pool, const struct rows *rows, sql
     return sql_prepare(db, &s->row,
                        "INSERT INTO buffer_set(buffers, slot, alloc, before, address, bytes, mode) "
                        "VALUES(?, ?, ?, ?, ?, ?, ?)",
-                       err, err_len) ||
-           sql_many_open(&s->op, db, "INSERT INTO op_set(op, buffers)", 2, err, err_len);
+                       err, err_len);
 }
 
-int sets_close(struct sets *s, int rc) {
+void sets_close(struct sets *s) {
     sqlite3_finalize(s->row);
-    rc = sql_many_close(&s->op, rc);
     for (int i = 0; i < KNOWN; i++) pool_give(s->pool, s->known[i].row);
     pool_give(s->pool, s->added);
     pool_give(s->pool, s->stored);
     pool_give(s->pool, s);
-    return rc;
 }
 
 void sets_add(struct sets *s, const struct sets_row *row) {
@@ -108,26 +103,24 @@ static uint64_t hash_of(const struct stored *row, int32_t n) {
 }
 
 /* The number of the set with these rows; a new one is written. Negative: an error. */
-static int64_t number_of(struct sets *s) {
+static int32_t number_of(struct sets *s) {
     uint64_t hash = hash_of(s->stored, s->n);
     struct known *k = &s->known[hash % KNOWN];
     size_t bytes = (size_t)s->n * sizeof *s->stored;
     if (k->row && k->hash == hash && k->rows == s->n && !memcmp(k->row, s->stored, bytes)) return k->buffers;
     if (write_rows(s, ++s->last)) return -1;
     pool_give(s->pool, k->row);
-    *k = (struct known){hash, s->last, POOL_NEW(s->pool, struct stored, s->n), s->n};
+    *k = (struct known){hash, POOL_NEW(s->pool, struct stored, s->n), s->n, s->last};
     memcpy(k->row, s->stored, bytes);
     return s->last;
 }
 
 /* A set of an op's own has the number -op. */
-int sets_end(struct sets *s, int64_t op, int with_told) {
+int sets_end(struct sets *s, int64_t op, int with_told, int32_t *set) {
+    *set = with_told ? AT_OWN_SET : 0;
     if (!s->n) return 0;
     store(s, op);
-    int64_t buffers = with_told ? write_rows(s, -op) : number_of(s);
+    int rc = with_told ? write_rows(s, -op) : (*set = number_of(s)) < 0;
     s->n = 0;
-    if (with_told || buffers < 0) return (int)buffers;
-    sql_many_number(&s->op, op);
-    sql_many_number(&s->op, buffers);
-    return sql_many_row(&s->op);
+    return rc ? -1 : 0;
 }

@@ -1,6 +1,6 @@
-/* Writes op_buffer: operands of ops, as the view's two tables hold them. Ops of different steps mostly have the same
- * operands in the same memory: these share one set of rows. One thread; errors: negative, one line in the caller's
- * err. */
+/* Writes buffer_set: operands of ops, as the view op_buffer shows them by way of op_set. Ops of different steps mostly
+ * have the same operands in the same memory: these share one set of rows. One thread; errors: negative, one line in the
+ * caller's err. */
 #ifndef ACCT_ANALYZER_ATTR_SETS_H
 #define ACCT_ANALYZER_ATTR_SETS_H
 
@@ -17,8 +17,9 @@ struct sets_row {
 struct sets;
 int sets_open(struct sets **out, struct pool *pool, const struct rows *rows, sqlite3 *db, char *err, size_t err_len);
 void sets_add(struct sets *s, const struct sets_row *row);
-/* The rows added since the last call are those of `op`. with_told: the trace has told others of it, which stay. */
-int sets_end(struct sets *s, int64_t op, int with_told);
-int sets_close(struct sets *s, int rc); /* writes the rest; rc: that of the rows, returned if it is not 0 */
+/* The rows added since the last call are those of `op`; *set: op_set.buffers, as at_event.set has it. with_told: the
+ * trace has told others of it, which stay. */
+int sets_end(struct sets *s, int64_t op, int with_told, int32_t *set);
+void sets_close(struct sets *s);
 
 #endif

@@ -1,4 +1,4 @@
-/* Writes what the rules found: step, phase, op_cost, alloc_class. */
+/* Writes what the rules found: step, phase, alloc_class. */
 #include "analyzer/attr_model.h"
 
 #include <stdlib.h>
@@ -44,8 +44,7 @@ static void widen(struct extent *x, int32_t e) {
     x->last = e;
 }
 
-/* The optimizer works once a step, whatever its micro-batches. */
-static int32_t micro_batch_of(const struct at_event *e) {
+int32_t at_micro_batch_of(const struct at_event *e) {
     return e->phase == AT_OPTIMIZER ? 0 : e->micro_batch;
 }
 
@@ -118,7 +117,8 @@ static void gather_step(struct at_trace *t, int32_t step, int32_t *e, struct ste
         if (ev->step != step) continue;
         widen(&s->ops, i);
         end = i + 1;
-        if (ev->phase != AT_OTHER && micro_batch_of(ev) >= s->micro_batches) s->micro_batches = micro_batch_of(ev) + 1;
+        if (ev->phase != AT_OTHER && at_micro_batch_of(ev) >= s->micro_batches)
+            s->micro_batches = at_micro_batch_of(ev) + 1;
         count_tokens(t, i, &tokens);
     }
     s->tokens = tokens.next == s->micro_batches ? tokens.sum : ACCT_NULL_I64;
@@ -127,7 +127,7 @@ static void gather_step(struct at_trace *t, int32_t step, int32_t *e, struct ste
     for (int32_t i = from; i < end; i++) {
         const struct at_event *ev = &t->event[i];
         if (ev->step != step || ev->phase == AT_OTHER || !at_is_op(ev)) continue;
-        struct extent *x = &s->phase[micro_batch_of(ev) * AT_PHASES + ev->phase];
+        struct extent *x = &s->phase[at_micro_batch_of(ev) * AT_PHASES + ev->phase];
         widen(x, i);
         if (ev->phase_by > x->by) x->by = ev->phase_by;
     }
@@ -230,42 +230,8 @@ static int write_steps(const struct writer *w) {
     return rc;
 }
 
-/* ---- op_cost
- * ------------------------------------------------------------------------------------------------------------- */
 const char *at_phase_text(const struct at_event *e) {
     return e->step >= 0 || e->phase == AT_EVALUATION ? phase_names[e->phase] : NULL;
-}
-
-static int write_cost(const struct writer *w, struct sql_many *m, const struct at_event *e) {
-    const struct at_cost *c = at_cost_of(w->t, e);
-    int in_step = e->step >= 0;
-    sql_many_number(m, e->op);
-    sql_many_number(m, in_step ? e->step : ACCT_NULL_I64);
-    sql_many_text(m, at_phase_text(e));
-    sql_many_number(m, in_step ? micro_batch_of(e) : ACCT_NULL_I64);
-    sql_many_text(m, c->dtype);
-    sql_many_number(m, c->flops);
-    sql_many_number(m, c->integer_ops);
-    sql_many_number(m, c->matmul);
-    sql_many_number(m, c->bytes_read);
-    sql_many_number(m, c->bytes_written);
-    sql_many_text(m, cost_grade_name((enum cost_grade)c->grade));
-    sql_many_number(m, c->flops_most);
-    sql_many_number(m, c->matmul_flops);
-    sql_many_number(m, c->matmul_flops_most);
-    sql_many_number(m, c->price);
-    return sql_many_row(m);
-}
-
-static int write_costs(const struct writer *w) {
-    struct sql_many m;
-    int rc = sql_many_open(&m, w->db,
-                           "INSERT INTO op_cost(op, step, phase, micro_batch, dtype, flops, integer_ops, matmul,"
-                           " bytes_read, bytes_written, grade, flops_most, matmul_flops, matmul_flops_most, price)",
-                           15, w->err, w->err_len);
-    for (int32_t i = 0; i < w->t->events && !rc; i++)
-        if (at_is_op(&w->t->event[i])) rc = write_cost(w, &m, &w->t->event[i]);
-    return sql_many_close(&m, rc);
 }
 
 /* ---- alloc_class
@@ -448,6 +414,7 @@ static int write_classes(const struct writer *w) {
 int at_write(struct at_trace *t, sqlite3 *db, char *err, size_t err_len) {
     struct writer w = {t, db, err, err_len, reads_both_ways(t)};
     trim_first_step(t);
-    if (write_steps(&w) || write_costs(&w) || write_classes(&w) || at_write_sums(t, db, err, err_len)) return -1;
+    if (write_steps(&w) || at_write_ops(t, db, err, err_len) || write_classes(&w) || at_write_sums(t, db, err, err_len))
+        return -1;
     return 0;
 }

@@ -523,8 +523,9 @@ def test_a_trace_of_the_first_version(tmp_path):
     t.db.execute("DELETE FROM meta WHERE key = 'analysis_version'")
     for view in ('roofline', 'step_flops'):
         t.db.execute(f'DROP VIEW {view}')
-    for table in ('ptx', 'module', 'kernel', 'launch', 'correlation', 'activity', 'op_time', 'step', 'price', 'price_count', 'op_cost'):
+    for table in ('ptx', 'module', 'kernel', 'launch', 'correlation', 'activity', 'op_time', 'step', 'price', 'price_count', 'cost_set'):
         t.db.execute(f'DROP TABLE {table}')
+    t.db.execute('DROP VIEW op_cost')
     t.db.execute('CREATE TABLE op_cost(op INTEGER PRIMARY KEY, step INTEGER, phase TEXT, micro_batch INTEGER, dtype TEXT, flops INTEGER, integer_ops INTEGER, '
                  'matmul INTEGER NOT NULL, bytes_read INTEGER, bytes_written INTEGER, grade TEXT NOT NULL)')
     t.db.execute('CREATE TABLE step(id INTEGER PRIMARY KEY, start_ns INTEGER, end_ns INTEGER, first_op INTEGER, last_op INTEGER, '

@@ -193,9 +193,11 @@ CREATE TABLE collective(           -- communication between devices; op.kind is 
 );
 
 -- ==== analysed (rewritten by `acct analyze`; meta.analysis_version tells by which) =======================================
-CREATE TABLE op_set(               -- which rows of buffer_set an op has; the view op_buffer joins the two
+CREATE TABLE op_set(               -- what the views op_buffer and op_cost are made of: the rows that an op shares with others
   op INTEGER PRIMARY KEY REFERENCES op(id),
-  buffers INTEGER NOT NULL         -- -op: a set of its own, with rows that the trace's writer told
+  buffers INTEGER NOT NULL,        -- rows of buffer_set; 0: none; -op: a set of its own, with rows that the trace's writer told
+  cost INTEGER REFERENCES cost_set(cost), -- NULL: it has no row in op_cost
+  step INTEGER                     -- NULL: in no step
 );
 
 CREATE TABLE buffer_set(           -- operands; ops of different steps that have the same ones share a set
@@ -236,9 +238,9 @@ CREATE TABLE alloc_class(          -- a class for every byte of every allocation
   confidence REAL NOT NULL, rule TEXT NOT NULL
 );
 
-CREATE TABLE op_cost(
-  op INTEGER PRIMARY KEY REFERENCES op(id),
-  step INTEGER, phase TEXT, micro_batch INTEGER, -- NULL: in no step; phase 'evaluation' or NULL
+CREATE TABLE cost_set(             -- what ops cost; those that cost the same in the same phase of the same micro-batch share a row
+  cost INTEGER PRIMARY KEY,
+  phase TEXT, micro_batch INTEGER, -- NULL: in no step; phase 'evaluation' or NULL
   dtype TEXT,                      -- in which the products ran: fp32 tf32 bf16 …; complex and integer under their own name; of a launch:
                                    -- the type of most of its FLOPs, those of matrix instructions before others; NULL: none, or 6 or 4 bits
   flops INTEGER,                   -- the least; NULL: uncounted
@@ -351,10 +353,40 @@ CREATE VIEW op_buffer AS           -- what each op reads and writes
 CREATE TRIGGER op_buffer_insert INSTEAD OF INSERT ON op_buffer BEGIN -- the op gets a set of its own
   INSERT INTO buffer_set SELECT -new.op, slot, alloc, before, address, bytes, mode FROM buffer_set
     WHERE buffers = (SELECT buffers FROM op_set WHERE op = new.op AND buffers > 0);
-  INSERT OR REPLACE INTO op_set VALUES(new.op, -new.op);
+  INSERT OR REPLACE INTO op_set SELECT new.op, -new.op, o.cost, o.step FROM (SELECT 1) LEFT JOIN op_set o ON o.op = new.op;
   INSERT INTO buffer_set VALUES(-new.op, new.slot, new.alloc, NULL, new.address, new.bytes, new.mode);
 END;
-CREATE TRIGGER op_cost_changed AFTER UPDATE ON op_cost BEGIN -- by hand: the sums are not its any more
+CREATE VIEW op_cost AS             -- what each op cost, column by column from cost_set: a join could be no right side of a LEFT JOIN
+  SELECT s.op AS op, s.step AS step,
+         (SELECT phase FROM cost_set c WHERE c.cost = s.cost) AS phase,
+         (SELECT micro_batch FROM cost_set c WHERE c.cost = s.cost) AS micro_batch,
+         (SELECT dtype FROM cost_set c WHERE c.cost = s.cost) AS dtype,
+         (SELECT flops FROM cost_set c WHERE c.cost = s.cost) AS flops,
+         (SELECT integer_ops FROM cost_set c WHERE c.cost = s.cost) AS integer_ops,
+         (SELECT matmul FROM cost_set c WHERE c.cost = s.cost) AS matmul,
+         (SELECT bytes_read FROM cost_set c WHERE c.cost = s.cost) AS bytes_read,
+         (SELECT bytes_written FROM cost_set c WHERE c.cost = s.cost) AS bytes_written,
+         (SELECT grade FROM cost_set c WHERE c.cost = s.cost) AS grade,
+         (SELECT flops_most FROM cost_set c WHERE c.cost = s.cost) AS flops_most,
+         (SELECT matmul_flops FROM cost_set c WHERE c.cost = s.cost) AS matmul_flops,
+         (SELECT matmul_flops_most FROM cost_set c WHERE c.cost = s.cost) AS matmul_flops_most,
+         (SELECT price FROM cost_set c WHERE c.cost = s.cost) AS price
+  FROM op_set s WHERE s.cost IS NOT NULL;
+CREATE TRIGGER op_cost_insert INSTEAD OF INSERT ON op_cost BEGIN -- by hand: the sums are not its any more
+  INSERT INTO cost_set SELECT NULL, new.phase, new.micro_batch, new.dtype, new.flops, new.integer_ops, new.matmul, new.bytes_read, new.bytes_written, new.grade, new.flops_most, new.matmul_flops, new.matmul_flops_most, new.price;
+  INSERT OR REPLACE INTO op_set VALUES(new.op, coalesce((SELECT buffers FROM op_set WHERE op = new.op), 0),
+    (SELECT max(cost) FROM cost_set), new.step);
+  DELETE FROM op_sum;
+  DELETE FROM step_sum;
+END;
+CREATE TRIGGER op_cost_update INSTEAD OF UPDATE ON op_cost BEGIN
+  INSERT INTO cost_set SELECT NULL, new.phase, new.micro_batch, new.dtype, new.flops, new.integer_ops, new.matmul, new.bytes_read, new.bytes_written, new.grade, new.flops_most, new.matmul_flops, new.matmul_flops_most, new.price;
+  UPDATE op_set SET cost = (SELECT max(cost) FROM cost_set), step = new.step WHERE op = old.op;
+  DELETE FROM op_sum;
+  DELETE FROM step_sum;
+END;
+CREATE TRIGGER op_cost_delete INSTEAD OF DELETE ON op_cost BEGIN
+  UPDATE op_set SET cost = NULL, step = NULL WHERE op = old.op;
   DELETE FROM op_sum;
   DELETE FROM step_sum;
 END;

@@ -348,17 +348,24 @@ static int upgrade_one(sqlite3 *db, sqlite3 *fresh, const char *type, const char
     return rc == SQLITE_OK ? exec_sql(db, sql) : rc;
 }
 
-/* op_buffer was a table once: its rows become sets of the ops' own. */
-static int upgrade_buffers(sqlite3 *db) {
+static int is_table(sqlite3 *db, const char *name) {
     sqlite3_stmt *stmt;
-    if (sqlite3_prepare_v2(db, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'op_buffer'", -1, &stmt,
-                           NULL))
-        return SQLITE_ERROR;
-    int old = sqlite3_step(stmt) == SQLITE_ROW;
+    if (sqlite3_prepare_v2(db, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", -1, &stmt, NULL))
+        return 0;
+    sqlite3_bind_text(stmt, 1, name, -1, SQLITE_STATIC);
+    int found = sqlite3_step(stmt) == SQLITE_ROW;
     sqlite3_finalize(stmt);
+    return found;
+}
+
+/* op_buffer and op_cost were tables once. The former's rows become sets of the ops' own; the latter's are the
+ * analysis', which comes now. */
+static int upgrade_tables(sqlite3 *db) {
+    int rc = SQLITE_OK;
     /* no RENAME: that reads all views and triggers, which may name what is not there yet */
-    return old ? exec_sql(db, "CREATE TABLE op_buffer_old AS SELECT * FROM op_buffer; DROP TABLE op_buffer")
-               : SQLITE_OK;
+    if (is_table(db, "op_buffer"))
+        rc = exec_sql(db, "CREATE TABLE op_buffer_old AS SELECT * FROM op_buffer; DROP TABLE op_buffer");
+    return rc == SQLITE_OK && is_table(db, "op_cost") ? exec_sql(db, "DROP TABLE op_cost") : rc;
 }
 
 static int take_over_buffers(sqlite3 *db) {
@@ -373,7 +380,7 @@ int store_upgrade(sqlite3 *db) {
     sqlite3_stmt *stmt = NULL;
     int rc = sqlite3_open(":memory:", &fresh);
     if (rc == SQLITE_OK) rc = create_tables(fresh);
-    if (rc == SQLITE_OK) rc = upgrade_buffers(db);
+    if (rc == SQLITE_OK) rc = upgrade_tables(db);
     if (rc == SQLITE_OK)
         rc = sqlite3_prepare_v2(
             fresh,
