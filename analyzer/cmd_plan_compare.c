@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPT_RECIPE = VIEW_OPTIONS, OPT_PARAMS, OPT_MODEL, OPT_RECOMPUTE };
+enum { OPT_RECIPE = VIEW_OPTIONS, OPT_PARAMS, OPT_MODEL, OPT_RECOMPUTE, OPT_NO_DROPOUT };
 static const struct option_spec options[] = {
     VIEW_OPTION_ROWS,
     [OPT_RECIPE] = {"recipe", 'r', OPTION_VALUE, "R",
@@ -24,6 +24,7 @@ static const struct option_spec options[] = {
     [OPT_MODEL] = {"model", 'm', OPTION_VALUE, "SPEC",
                    "the plan's model, as of acct plan memory (what the trace shows)"},
     [OPT_RECOMPUTE] = {"recompute", 0, OPTION_VALUE, "WHAT", "none (default), selective or full, with --model"},
+    [OPT_NO_DROPOUT] = {"no-dropout", 0, OPTION_FLAG, NULL, "the plan's transformer has no dropout, with --model"},
     {0},
 };
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
@@ -33,7 +34,7 @@ struct wanted {
     const struct plan_recipe *recipe; /* NULL: not given */
     int64_t parameters;               /* 0: not given */
     struct plan_model model;
-    int has_model, recompute;
+    int has_model, recompute, no_dropout;
 };
 
 static int parse_wanted(const struct arguments *args, struct wanted *w) {
@@ -47,8 +48,10 @@ static int parse_wanted(const struct arguments *args, struct wanted *w) {
     if (args->given[OPT_MODEL] && plan_model_read(args->value[OPT_MODEL], &w->model, err, sizeof err))
         return cmd_fail(args->command, CMD_EXIT_USAGE, "--model: %s", err);
     w->has_model = args->given[OPT_MODEL];
-    if (args->given[OPT_RECOMPUTE] && !w->has_model)
-        return cmd_fail(args->command, CMD_EXIT_USAGE, "--recompute: needs a --model");
+    for (int o = OPT_RECOMPUTE; o <= OPT_NO_DROPOUT; o++)
+        if (args->given[o] && !w->has_model)
+            return cmd_fail(args->command, CMD_EXIT_USAGE, "--%s: needs a --model", options[o].name);
+    w->no_dropout = args->given[OPT_NO_DROPOUT];
     int code = view_choice(args, OPT_RECOMPUTE, recomputes, &w->recompute);
     return code ? code : sheet_whole(args, OPT_PARAMS, PLAN_COUNT, PLAN_POSITIVE, INT64_MAX, &w->parameters);
 }
@@ -93,7 +96,8 @@ static void plan_lines(struct compared *c, const struct wanted *w, const struct 
                                      .spread = {.gpus = 1, .tensor = 1, .pipeline = 1},
                                      .model = w->has_model ? &w->model : NULL,
                                      .parameters = w->parameters,
-                                     .recompute = (enum plan_recompute)w->recompute};
+                                     .recompute = (enum plan_recompute)w->recompute,
+                                     .no_dropout = w->no_dropout};
     struct plan_memory m;
     char err[256];
     if (!w->parameters && !w->has_model) q.parameters = c->parameters;
@@ -332,7 +336,9 @@ static int print_times(struct emitter *e, struct report *r, int64_t place, char 
             print_time(e, "gap", ns - peak, ns,
                        known && !split->on_device ? "not told further: no device times are recorded" : "not known");
         print_time(e, "measured", ns, ns,
-                   known && split->on_device ? "the step, on the device's clock" : "the step, on the host's clock");
+                   !known             ? "the step's time is not known: see the notes"
+                   : split->on_device ? "the step, on the device's clock"
+                                      : "the step, on the host's clock");
     }
     emit_end(e);
     free(split);
@@ -376,7 +382,8 @@ static int compare(const struct arguments *args) {
 const struct command cmd_plan_compare = {
     .name = "plan compare",
     .synopsis = "formulas beside what a trace measured: memory, FLOPs, time, and the gap by name",
-    .usage = "[--recipe R] [--params N] [--model SPEC] [--recompute none|selective|full] " VIEW_USAGE " TRACE...",
+    .usage = "[--recipe R] [--params N] [--model SPEC] [--recompute none|selective|full] [--no-dropout] " VIEW_USAGE
+             " TRACE...",
     .details = "Recipe, model and parameters that are not given are those that the trace shows.\n",
     .options = options,
     .usage_exit = CMD_EXIT_USAGE,

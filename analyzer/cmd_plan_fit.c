@@ -61,6 +61,11 @@ static const char *digits(char out[41], __int128 n) {
 }
 #define DIGITS(n) digits((char[41]){0}, n)
 
+/* All GPUs together hold everything once: nothing is kept twice. */
+static int evenly(const struct fitting *g, const struct memory_ask *a) {
+    return g->m.data == 1 || a->q.spread.zero == 3;
+}
+
 static void add_answer(struct plan_sheet *s, const struct fit *f, int which) {
     const struct fitting *g = &f->of[which];
     const struct memory_ask *a = &f->a;
@@ -78,8 +83,11 @@ static void add_answer(struct plan_sheet *s, const struct fit *f, int which) {
     else if (!g->count)
         sheet_result_whole(s, key, label, SHEET_NUMBER, 0, "the least takes %s bytes of %s", DIGITS(g->more.total),
                            DIGITS(g->bytes));
+    else if (a->unknown == ASK_PARAMETERS && evenly(g, a))
+        sheet_result_whole(s, key, label, SHEET_NUMBER, g->count, "%lld x %s bytes / %g bytes a parameter",
+                           (long long)a->q.spread.gpus, DIGITS(g->bytes), g->m.per_parameter * (double)g->m.data);
     else if (a->unknown == ASK_PARAMETERS)
-        sheet_result_whole(s, key, label, SHEET_NUMBER, g->count, "%s%s bytes / (%s)",
+        sheet_result_whole(s, key, label, SHEET_NUMBER, g->count, "%s%s bytes / (%s) bytes a parameter",
                            a->q.spread.tensor * a->q.spread.pipeline > 1 ? "tensor x pipeline x " : "",
                            DIGITS(g->bytes), g->m.per_formula);
     else if (g->above)

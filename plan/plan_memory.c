@@ -271,6 +271,21 @@ static void add_parts(struct plan_memory *out, struct exact *x, const struct pla
     }
 }
 
+/* `6 layers, embeddings, head` of a single stage; `3 layers, head: the last of 2 stages; tensors / 4`. */
+static void write_stage(struct plan_memory *out, const struct plan_memory_question *q, int last) {
+    const struct plan_spread *s = &q->spread;
+    char stage[64] = "", tensor[48] = "";
+    const char *ends = q->model->kind == PLAN_LINEAR ? ""
+                       : s->pipeline == 1            ? ", embeddings, head"
+                       : last                        ? ", head"
+                                                     : ", embeddings";
+    if (s->pipeline > 1)
+        snprintf(stage, sizeof stage, ": the %s of %lld stages", last ? "last" : "first", (long long)s->pipeline);
+    if (s->tensor > 1) snprintf(tensor, sizeof tensor, "; tensors / %lld", (long long)s->tensor);
+    snprintf(out->rank_formula, sizeof out->rank_formula, "%lld layers%s%s%s",
+             (long long)up(q->model->layers, s->pipeline), ends, stage, tensor);
+}
+
 /* Of one stage of the pipeline. */
 static int add_stage(struct plan_memory *out, const struct plan_memory_question *q, int last, char *err,
                      size_t err_len) {
@@ -288,16 +303,7 @@ static int add_stage(struct plan_memory *out, const struct plan_memory_question 
         snprintf(out->rank_formula, sizeof out->rank_formula, divisor > 1 ? "%s / (%lld tensor x %lld pipeline)" : "%s",
                  S(q->parameters), (long long)s->tensor, (long long)s->pipeline);
     else
-        snprintf(out->rank_formula, sizeof out->rank_formula, "%lld layers%s of the %s stage, tensors divided by %lld",
-                 (long long)up(q->model->layers, s->pipeline),
-                 q->model->kind == PLAN_LINEAR ? ""
-                 : s->pipeline == 1            ? ", embeddings, head"
-                 : last                        ? ", head"
-                                               : ", embeddings",
-                 s->pipeline == 1 ? "only"
-                 : last           ? "last"
-                                  : "first",
-                 (long long)s->tensor);
+        write_stage(out, q, last);
     add_parts(out, &x, q);
     if (q->recipe->inference) {
         if (q->model && q->model->batch && q->model->kind != PLAN_LINEAR) add_cache(out, &x, q);

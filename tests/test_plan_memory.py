@@ -353,3 +353,24 @@ def test_formats_have_the_same_figures():
     for form in ('text', 'markdown', 'csv'):
         out = run(ACCT, *args, '--format', form)
         assert out.returncode == 0 and all(v.removesuffix('.0') in out.stdout for v in values), form
+
+
+def test_keys_are_documented():
+    """docs/JSON.md has the keys that plan memory and plan fit print, and no others."""
+    import test_format
+    page, model = test_format.documented_keys(), spec('gpt2', 2)
+    sheets = {'memory': [plan('--params', 1, '--recipe', 'fp32-sgd'), plan('--recipe', 'megatron', '--model', model, '--recompute', 'full', '--device', 'a10'),
+                         plan('--recipe', 'inference-int8', '--model', model)],
+              'fit': [fit('--memory', '80GB', '--recipe', 'megatron'), fit('--device', 'a10', '--recipe', 'megatron', '--model', spec('gpt2')),
+                      fit('--device', 'a10', '--recipe', 'inference-fp16', '--model', spec('gpt2')), fit('--memory', '80GB', '--recipe', 'megatron', '--model', model)]}
+    results_of_memory = {k for k in page['acct plan memory'] if k.startswith('results.')}
+    for command, documents in sheets.items():
+        printed = set()
+        for d in documents:
+            assert d['schema'] == 1 and d['command'] == f'plan {command}'
+            for part, says in (('inputs', 'from'), ('results', 'formula')):
+                assert all(set(v) == {'value', 'unit', says} and v[says] for v in d[part].values())
+                printed |= {f'{part}.{k}' for k in d[part]}
+            printed |= {f'terms[].{k}' for t in d.get('terms', []) for k in t}
+        known = page[f'acct plan {command}'] - {'convention'}
+        assert (printed - results_of_memory if command == 'fit' else printed) == known, command
