@@ -184,18 +184,19 @@ def test_a_view_does_not_replace_the_profile(trace, tmp_path):
 
 @pytest.mark.skipif(ON_GPU, reason='of the virtual GPU')
 def test_the_cached_peak_is_found_again(tmp_path):
-    """The machine's speed changes while it runs, and the peak is measured at another moment than the products: several tries, each with a peak measured anew; a wrong peak or rate fails in all
-    of them."""
-    seen = []
-    for i in range(6):
-        p, = measured('--only', 'gemm', '--dtype', 'fp32', '--seconds', '3', env={'ACCT_CACHE': str(tmp_path / str(i))})['peaks']
-        file, = (tmp_path / str(i)).glob('peak-*')
+    """Within 10 %. The machine's speed changes while others use it, and the peak is measured at another moment than the products: several tries with one cache, whose peak rises when a start
+    finds the machine faster, and the best rate of all of them. Both come to what the machine can do; a wrong peak or rate never does."""
+    rates, peaks = [], []
+    for _ in range(8):
+        p, = measured('--only', 'gemm', '--dtype', 'fp32', '--seconds', '2', env={'ACCT_CACHE': str(tmp_path)})['peaks']
+        file, = tmp_path.glob('peak-*')
         cached = float(re.search(r' fp32 (\S+)', file.read_text())[1])
-        assert p['promised'] == pytest.approx(cached, rel=1e-6)
-        seen.append(p['share'])
-        if 0.9 <= p['share'] <= 1.1:
+        assert p['promised'] == pytest.approx(cached, rel=1e-6) and p['share'] == pytest.approx(p['rate'] / cached, rel=1e-6)
+        rates.append(p['rate'])
+        peaks.append(cached)
+        if 0.9 <= max(rates) / cached <= 1.1:
             return
-    assert not seen
+    assert not (rates, peaks)
 
 
 # ---- ended half-way ----------------------------------------------------------------------------------------------------------
