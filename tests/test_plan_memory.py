@@ -223,6 +223,40 @@ def test_cache_of_keys_and_values(cache, b, tp):
     assert tp > 1 or r['parameters'] == 8030261248
 
 
+# ---- what papers and users report --------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize('zero,gigabytes', [(0, '120.0'), (1, '31.4'), (2, '16.6'), (3, '1.9')])
+def test_zero_s_own_table(zero, gigabytes):
+    """Rajbhandari et al. 2020, figure 1: 7.5e9 parameters on 64 GPUs, mixed precision with Adam."""
+    assert f"{results('--params', '7.5e9', '--recipe', 'adamw-bf16-master', '--gpus', 64, '--zero', zero)['total'] / 1e9:.1f}" == gigabytes
+
+
+@pytest.mark.parametrize('h,a,share', [(12288, 96, 70), (20480, 128, 65)])
+def test_what_selective_recomputation_saves(h, a, share):
+    """Korthikanti et al., section 5: 5as/h is 80 for GPT-3 and 64 for MT-NLG, so 70 % and 65 % of the activations go."""
+    model = ['--recipe', 'megatron', '--model', f'layers=1,dim={h},heads={a},seq=2048,batch=1,vocab=51200', '--recompute']
+    assert round(100 * (1 - results(*model, 'selective')['activations'] / results(*model, 'none')['activations'])) == share
+
+
+@pytest.mark.parametrize('model,a_token', [('layers=40,dim=5120,heads=40', 800 * 1024), ('layers=80,dim=8192,heads=64,kv_heads=8,ff=28672', 320 * 1024)])
+def test_cache_of_a_token(model, a_token):
+    """OPT-13B: 800 KB a token (Kwon et al. 2023); Llama 2 70B: 320 KiB."""
+    assert results('--recipe', 'inference-fp16', '--model', model + ',seq=2048,vocab=32000,batch=1', '--context', 1)['kv_cache'] == a_token
+
+
+def test_autocast_keeps_fp32():
+    """GPT-2 XL with autocast, a user's question why the states are twice the gradients and not six times: weights stay fp32."""
+    r = results('--recipe', 'adamw-autocast', '--model', 'layers=48,dim=1600,heads=25,seq=1024,vocab=50257')
+    assert (r['parameters'], r['gradients'], r['moments']) == (1557611200, 6230444800, 12460889600)
+
+
+@pytest.mark.parametrize('n,recipe,what', [(3406809600, 'adamw-fp32', {'weights': 13627238400, 'gradients': 13627238400, 'moments': 27254476800}),
+                                           (423183360, 'adamw-fp32', {'gradients': 1692733440}), (25557032, 'fp32-momentum', {'moments': 102228128})])
+def test_snapshots_of_real_runs(n, recipe, what):
+    """What memory snapshots of a first step, of a model of 423e6 parameters and of ResNet-50 show."""
+    r = results('--params', n, '--recipe', recipe)
+    assert {k: r[k] for k in what} == what
+
+
 # ---- fit -------------------------------------------------------------------------------------------------------------------------
 def fit(*args):
     return plan(*args, command='fit')
