@@ -37,7 +37,7 @@ static void *need(void *library, const char *name) {
     memcpy(&c->f, &p, sizeof p);
 
 static int refuse(const char *library, char *err, size_t err_len) {
-    snprintf(err, err_len, "%s has no %s: a newer CUDA toolkit is needed (12.8 or later)", library, first_missing);
+    snprintf(err, err_len, "%s has no %s: a newer CUDA toolkit is needed; 13 has it", library, first_missing);
     return -1;
 }
 

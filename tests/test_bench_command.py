@@ -1,8 +1,10 @@
 """acct bench: what is measured is consistent, comes in time, and the peak of this machine is found again; profiles are whole or not there at all.
 Figures with known values come from a stand-in for acct-bench that prints lines of a device whose data sheet is known."""
 import json, os, pty, re, shutil, signal, stat, subprocess, time
+import numpy as np
 import pytest
-from conftest import BUILD, ON_GPU, run
+import number_formats as nf
+from conftest import BUILD, DEVICE as ENV, ON_GPU, run
 from test_format import undocumented
 
 ACCT = os.path.join(BUILD, 'acct')
@@ -386,3 +388,48 @@ def test_progress_is_for_terminals(fake):
     os.close(us)
     assert p.returncode == 0 and b'16 measured' in seen and seen.endswith(b'\r\x1b[K') and b'\n' not in seen and 'h100' not in out.lower().split('device')[0]
     assert fake.run('--seconds', '2').stderr == ''
+
+
+# ---- acct-bench itself -------------------------------------------------------------------------------------------------------
+
+def test_matrices_hold_random_numbers():
+    """About normal, without repetition, rounded to nearest; the copying kernel copies."""
+    r = subprocess.run([os.path.join(BUILD, 'tests', 'measure_fill')], capture_output=True, env={**os.environ, **ENV}, timeout=60)
+    assert r.returncode == 0, r.stderr
+    n, at = 4096, 0
+    out = []
+    for dtype in (np.float64, np.float32, np.uint16, np.uint16, np.uint8, np.int8, np.int8):
+        out.append(np.frombuffer(r.stdout, dtype, n, at))
+        at += out[-1].nbytes
+    fp64, fp32, bf16, fp16, fp8, int8, copy = out
+    assert at == len(r.stdout)
+    assert abs(fp32.mean()) < 4 / n ** 0.5 and abs(fp32.std() - 1) < 0.05 and np.abs(fp32).max() < 6.1 and len(np.unique(fp32)) > 0.99 * n
+    assert 0.66 < (np.abs(fp32) < 1).mean() < 0.71 and 0.94 < (np.abs(fp32) < 2).mean() < 0.97  # 68.3 % and 95.4 % of a normal one
+    assert abs(np.corrcoef(fp32[1:], fp32[:-1])[0, 1]) < 4 / n ** 0.5
+    assert (fp64 == fp32).all() and (copy == int8).all() and (int8 == np.rint(fp32.astype(np.float64) * 16)).all()
+    for bits, fmt in ((bf16, nf.BF16), (fp16, nf.FP16), (fp8, nf.E4M3)):
+        assert (bits == nf.encode(fp32, fmt)).all(), fmt
+
+
+def library(tmp_path, code):
+    (tmp_path / 'lib').mkdir()
+    (tmp_path / 'x.c').write_text(code)
+    subprocess.run(['cc', '-shared', '-fPIC', '-o', tmp_path / 'lib/libcudart.so.13', tmp_path / 'x.c'], check=True)
+    return {'LD_LIBRARY_PATH': str(tmp_path / 'lib')}
+
+
+def test_a_library_that_hangs_or_is_old(tmp_path):
+    """acct-bench ends itself when its time is over, whatever it waits for; a runtime that lacks a function is named."""
+    env = library(tmp_path, '#include <unistd.h>\n__attribute__((constructor)) static void f(void) { for (;;) pause(); }')
+    start = time.time()
+    r = bench('--seconds', '1', env=env)
+    assert r.returncode == 1 and r.stderr.count('\n') == 1 and 'measured nothing' in r.stderr and 'code 3' in r.stderr and time.time() - start < 2
+    shutil.rmtree(tmp_path / 'lib')
+    r = bench('--seconds', '1', env=library(tmp_path, 'int cudaGetErrorString;'))
+    assert r.returncode == 1 and r.stderr.count('\n') == 1 and 'libcudart has no cuda' in r.stderr
+
+
+@pytest.mark.parametrize('args', [['--seconds', '0'], ['--seconds'], ['--only', 'x'], ['--dtype', 'fp32,'], ['--what', '1'], ['x']])
+def test_its_own_command_line(args):
+    r = run(os.path.join(BUILD, 'acct-bench'), *args)
+    assert r.returncode == 2 and r.stdout == '' and r.stderr.count('\n') == 1
