@@ -177,7 +177,7 @@ static void put_work(struct plan_sheet *s, const struct train_ask *a) {
     put_whole(s, a, PLAN_PARAMETERS, "params", "parameters", 0);
     put_whole(s, a, PLAN_TOKENS, "tokens", "tokens", 0);
     put_per_token(s, a);
-    put_flops(s, a, PLAN_TOTAL, a->flops, train_ask_is_op(a) ? op : run, run_labels);
+    put_flops(s, a, PLAN_TOTAL, a->flops, KNOWN(PLAN_FLOPS_PER_TOKEN) ? run : op, run_labels);
     if (a->per_token && a->step_tokens && plan_multiply(a->per_token, a->step_tokens, &of_step)) of_step = 0;
     put_flops(s, a, PLAN_STEP_FLOPS, of_step, step, step_labels);
     if (a->args->given[TRAIN_RECOMPUTE]) {
@@ -349,7 +349,7 @@ static int train(const struct arguments *args) {
     int code = train_ask_read(args, &a);
     if (code) return code;
     sheet_begin(&s, args);
-    s.convention = train_ask_is_op(&a) ? NULL : plan_convention_row(a.convention)->name;
+    if (a.t.by[PLAN_FLOPS_PER_TOKEN] != PLAN_OPEN) s.convention = plan_convention_row(a.convention)->name;
     put_inputs(&s, &a);
     put_results(&s, &a);
     put_notes(&s, &a);

@@ -323,6 +323,7 @@ static int solve(struct train_ask *a) {
     a->solved_for = PLAN_QUANTITIES;
     for (size_t i = 0; i < sizeof order / sizeof *order && a->solved_for == PLAN_QUANTITIES; i++)
         if (a->t.by[order[i]] >= 0) a->solved_for = order[i];
+    if (a->solved_for == PLAN_QUANTITIES && a->t.by[PLAN_TOTAL] >= 0 && !a->per_token) a->solved_for = PLAN_TOTAL;
     return check_known(a);
 }
 
