@@ -1,6 +1,7 @@
 """Cases from the field that `acct plan` can be asked: the right answers, by number and kind of the list of cases."""
+from fractions import Fraction
 import pytest
-from plan_words import plan
+from plan_words import plan, refused
 
 # ---- plan flops: flops/*, bytes/*, overflow/*, integer/* -----------------------------------------------------------------------
 
@@ -117,3 +118,71 @@ def test_case_24_integer_products_are_operations():
         s = flops('gemm', 4096, 4096, 4096, '--dtype', 'int8', '--device', device)
         assert s.value('flops') == 0 and s.value('integer_ops') == 137438953472 and s['results']['integer_ops']['unit'] == 'OP'
         assert s['inputs']['peak']['value'] == peak and s.value('time_s') == pytest.approx(137438953472 / peak) and s['operands'][2]['dtype'] == 'int32'
+
+
+# ---- mfu: acct plan train -------------------------------------------------------------------------------------------------------
+
+def train(*words):
+    return plan('train', *words)
+
+
+def test_case_25_sparsity_peak():
+    """420 TFLOP/s on an H200 and 480 on an H100 SXM are 42.4 % and 48.5 % of the dense peak; 1979 is the figure of sparse matrices."""
+    assert abs(train('--flops', '420e12', '--time', '1s', '--device', 'h200').value('mfu') - 0.424) < 6e-4
+    assert abs(train('--flops', '480e12', '--time', '1s', '--device', 'h100-sxm').value('mfu') - 0.485) < 5e-4
+
+
+def test_case_26_a_real_log_of_the_rtx_5090():
+    """N 124475904, 12 layers of 768, context 1024; 524288 tokens in 2575.63 ms, counted as llm.c does."""
+    s = train('--model', 'layers=12,dim=768,heads=12,seq=1024,vocab=50304', '--convention', 'causal', '--tokens', '524288', '--time', '2575.63ms', '--gpus', '1', '--device', 'rtx5090')
+    assert s['inputs']['params']['value'] == 124475904 and s.value('flops_per_token') == 803478528 and s.value('flops') == 421254150488064
+    assert round(s.value('flops_per_s') / 1e12, 2) == 163.55 and round(100 * s.value('mfu'), 2) == 78.07
+
+
+def test_case_29_tf32_and_bf16_peak():
+    """400 TFLOP/s: 40.4 % of bf16's peak, 80.9 % of tf32's."""
+    for dtype, share in (('bf16', 40.4), ('tf32', 80.9)):
+        assert round(100 * train('--flops', '400e12', '--time', '1s', '--device', 'h100-sxm', '--dtype', dtype).value('mfu'), 1) == share
+
+
+def test_case_30_two_peaks_in_one_step():
+    """6e15 FLOPs in fp8 and 2e15 in bf16 in 10 s: 0.5053 by the time at their peaks; 0.8085 of bf16's alone."""
+    s = train('--flops', 'fp8=6e15,bf16=2e15', '--peak-tflops', 'fp8=1979,bf16=989.5', '--time', '10s')
+    assert abs(s.value('mfu') - (6e15 / 1979e12 + 2e15 / 989.5e12) / 10) < 1e-12 and round(s.value('mfu'), 4) == 0.5053 and 'sum of FLOPs / peak' in ' '.join(s['notes'])
+    assert round(train('--flops', 'fp8=6e15,bf16=2e15', '--device', 'h100-sxm', '--time', '10s').value('mfu'), 4) == 0.5053
+    assert round(train('--flops', '8e15', '--peak-tflops', '989.5', '--time', '10s').value('mfu'), 4) == 0.8085
+
+
+def test_case_31_an_unknown_gpu():
+    """No peak is guessed: FLOP/s are printed, the MFU is not known; A10 is not A100."""
+    assert 'A2000' in refused('train', '--params', '1e9', '--tokens', '1e6', '--time', '1s', '--gpus', '1', '--device', 'NVIDIA RTX A2000 12GB')
+    s = train('--params', '1e9', '--tokens', '1e6', '--time', '1s', '--gpus', '1')
+    assert s.value('flops_per_s') == 6e15 and s.value('mfu') is None and 'peak unknown' in s.formula('mfu')
+    assert train('--flops', '1e15', '--device', 'NVIDIA A10')['inputs']['peak']['value'] == 125e12
+
+
+def test_case_32_recomputation_is_in_hfu_alone():
+    """ResNet-18: forward 36271226880 of which 33910947840 run again, backward 70182174720, the last layer 30720000."""
+    model, again = 36271226880 + 70182174720 + 30720000, 33910947840
+    s = train('--flops', model, '--recompute', again, '--time', '10ms', '--device', 'h100-sxm')
+    assert model == 106484121600 and s.value('executed_flops') == 140395069440 and round(s.value('executed_over_model'), 4) == 1.3185
+    assert abs(s.value('hfu') / s.value('mfu') - 140395069440 / 106484121600) < 1e-12
+
+
+def test_case_33_all_micro_batches_of_a_step():
+    """2097152 tokens a step in 2.0 s: 1048576 tokens/s."""
+    s = train('--params', '1e9', '--tokens', '2097152', '--time', '2.0')
+    assert s.value('tokens_per_s') == 1048576 and s.value('flops') == 6 * 10**9 * 2097152
+
+
+def test_case_34_the_rate_of_a_step():
+    assert round(train('--params', '1e9', '--tokens', '524288', '--time', '2.49463s').value('tokens_per_s')) == 210167
+
+
+def test_case_35_megatron_s_throughput():
+    """24 layers of 2048, feed-forward 8192 SwiGLU, vocabulary 50304, context 4096, 1008 sequences on 252 GPUs in 1457.9 ms."""
+    s = train('--model', 'layers=24,dim=2048,heads=16,seq=4096,vocab=50304,ff=8192,gated=yes,bias=no,norm=rms,position=rotary', '--convention', '6n-matmul+attention',
+              '--tokens', 1008 * 4096, '--time', '1457.9ms', '--gpus', '252', '--device', 'h100-sxm')
+    B, n, L, h, ff, V = 1008, 4096, 24, 2048, 8192, 50304
+    formula = 12 * B * n * L * h**2 * ((1 + 1 + Fraction(n, h)) + Fraction(3, 2) * Fraction(ff, h) + Fraction(V, 2 * L * h))
+    assert s.value('flops') == formula == 52425985722679296 and round(s.value('flops_per_s_per_gpu') / 1e12, 3) == 142.698
