@@ -281,7 +281,7 @@ const struct command cmd_plan_view = {
     .synopsis = "view or copy, and why: shapes, strides and offsets of a tensor",
     .usage = "--shape N,... [--stride N,...] [--slice ...] [--transpose A,B] [--permute ...] [--expand ...] [--to "
              "...] " SHEET_USAGE,
-    .details = "\nThe options numbered 1 to 5 are applied in that order, whatever their order on the command line.\n",
+    .details = "The options numbered 1 to 5 are applied in that order, whatever their order on the command line.\n",
     .options = options,
     .usage_exit = CMD_EXIT_USAGE,
     .function = view,

@@ -198,7 +198,9 @@ int plan_pattern_parse(const char *text, enum plan_notation notation, int words,
     out->hidden = out->hidden_n = -1;
     out->letters = notation == PLAN_EINSUM && !words && looks_like_letters(text);
     if (arrow && strstr(arrow + 2, "->")) return refuse(&r, "'%.60s': more than one ->", text);
-    if (!arrow && !out->letters) return refuse(&r, "'%.60s': no -> to the result", text);
+    if (!arrow && !out->letters)
+        return refuse(&r, "'%.60s': no -> to the result%s", text,
+                      *text && text[strlen(text) - 1] == '-' ? "; quote the pattern, the shell takes >" : "");
     if (arrow && strchr(arrow, ',')) return refuse(&r, "'%.60s': more than one result", text);
     for (const char *p = text;;) {
         size_t length = strcspn(p, ",");

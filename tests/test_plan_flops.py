@@ -436,7 +436,7 @@ BAD = [
     ('attention 1,2,3,4 1,2,3,4 --kv-heads 1', "k's shape"), ('linear 3 4', '2 operands'), ('linear 3 4 0', 'zero'), ('linear 3 4 5 --causal full', '--causal is not for this op'),
     ('matmul 3 4 5 --frob', "'--frob'"), ('matmul 3 4 5 --dtype', '--dtype'), ('matmul 3 4 5 --format xml', 'xml')]
 PATTERNS = [
-    (['einsum', 'b s h, b t h'], 'no ->'), (['einsum', '(b s), b -> b'], '( )'), (['einsum', 'b 1 -> b'], '1 is for'), (['einsum', 'b 2 -> b'], "'2'"), (['rearrange', 'b h -> b', '2,3'], "axis 'h' is not in the result"),
+    (['einsum', 'b s h, b t h'], 'no ->'), (['einsum', 'ij,jk-'], 'quote'), (['einsum', '(b s), b -> b'], '( )'), (['einsum', 'b 1 -> b'], '1 is for'), (['einsum', 'b 2 -> b'], "'2'"), (['rearrange', 'b h -> b', '2,3'], "axis 'h' is not in the result"),
     (['rearrange', 'b -> b h', '2'], "axis 'h'"), (['rearrange', 'b b -> b', '2,2'], 'twice'), (['rearrange', '(h w) -> h w', '12'], "'h' and 'w' share a dimension of 12"),
     (['rearrange', '(h w) -> h w', '12', '--size', 'h=5'], 'multiple of 5'), (['rearrange', '(h (w)) -> h w', '12'], '( within ( )'), (['rearrange', '(h -> h', '12'], '( without )'),
     (['rearrange', 'h) -> h', '12'], ') without ('), (['rearrange', 'a, b -> a b', '1', '2'], '3 operands'), (['rearrange', 'a, b -> a b', '1'], 'one operand'), (['rearrange', 'a 1 -> a', '2,3'], 'has size 3'),
@@ -446,3 +446,49 @@ PATTERNS = [
 @pytest.mark.parametrize('words,says', [(w.split(), s) for w, s in BAD] + PATTERNS, ids=lambda v: ' '.join(v) if isinstance(v, list) else None)
 def test_what_cannot_be_is_refused(words, says):
     assert says in refused('flops', *words)
+
+
+# ---- what is printed ----------------------------------------------------------------------------------------------------------------------------
+
+DOCUMENTS = {'flops': [
+    'matmul 4 5 6 --device h100-sxm', 'gemm 4 5 6 --dtype int8 --batch 2', 'symm 4 5', 'gbmv 4 5 1 1', 'syrk 4 5', 'grouped 1,2,3 4,5,6 --dtype int8', 'einsum ij,jk->ik 2,3 3,4',
+    'einsum ij,jk,kl->il 2,3 3,4 4,5 --device a100-80', 'einsum ij,jk,kl->il 2,3 3,4 4,5 --dtype int8', 'reduce,a b -> a,sum,2,3', 'rearrange,a b -> b a,2,3',
+    'conv --input 1,2,5,5 --out-channels 3 --kernel 3 --pass both', 'convtranspose --input 1,2,5,5 --out-channels 3 --kernel 3', 'attention 1 2 3 4 --pass both',
+    'linear 2 3 4 --pass both --bias', 'embedding 2 3 4'],
+    'view': ['--shape 2,3 --index 1,1 --to 6 --index 3']}
+
+
+@pytest.mark.parametrize('command', DOCUMENTS)
+def test_keys_are_documented(command):
+    """docs/JSON.md has the keys that are printed, and no others."""
+    import test_format
+    printed = set()
+    for line in DOCUMENTS[command]:
+        words = line.split(',', 2) if line.startswith('r') else line.split()
+        s = plan(command, *([words[0], words[1], *words[2].split(',', 1)] if words[0] == 'reduce' else words))
+        assert set(s) >= {'schema', 'command', 'convention', 'inputs', 'results', 'notes'}
+        for part, says in (('inputs', 'from'), ('results', 'formula')):
+            assert all(set(v) == {'value', 'unit', says} and v[says] for v in s[part].values()), line
+            printed |= {f'{part}.{k}' for k in s[part]}
+        printed |= {f'{table}[].{k}' for table in ('operands', 'parts', 'given_order', 'best_order', 'steps') for row in s.get(table, []) for k in row}
+    assert printed == test_format.documented_keys()[f'acct plan {command}'] - {'convention'}
+
+
+def test_people_see_what_machines_see():
+    import subprocess
+    from plan_words import ACCT
+    words = 'plan flops einsum ij,jk,kl->il 20,30 30,40 40,50 --device h100-sxm --dtype bf16'.split()
+    s = plan(*words[1:])
+    for form in ('text', 'markdown', 'csv'):
+        out = subprocess.run([ACCT, *words, '--format', form], capture_output=True, text=True)
+        assert out.returncode == 0 and all(str(s.value(k)) in out.stdout for k in ('flops', 'best_flops', 'bytes')), form
+        assert all(step['name'] in out.stdout for step in s['best_order'])
+
+
+def test_output_goes_to_a_file_and_help_is_there(tmp_path):
+    import subprocess
+    from plan_words import ACCT
+    r = subprocess.run([ACCT, 'plan', 'flops', 'matmul', '3', '4', '5', '-f', 'json', '-o', tmp_path / 'x.json'], capture_output=True, text=True)
+    assert r.returncode == 0 and r.stdout == '' and '"value": 120' in (tmp_path / 'x.json').read_text()
+    helped = subprocess.run([ACCT, 'plan', 'flops', '--help'], capture_output=True, text=True).stdout
+    assert all(re.search(rf'^  {op}', helped, re.M) for op in 'matmul grouped einsum reduce rearrange linear conv attention embedding'.split())
