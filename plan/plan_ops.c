@@ -59,7 +59,7 @@ int plan_conv(const struct plan_conv *c, struct plan_conv_cost *out, char *err, 
     }
     /* Every position of the output takes a sum over its group's input channels; transposed, every position of the input
      * is spread over its group's output channels. */
-    int64_t f[3 + 2 * PLAN_SPATIAL] = {2};
+    int64_t f[4 + 2 * PLAN_SPATIAL] = {2};
     int m = 1;
     for (int i = 0; i < n; i++) f[m++] = c->transposed ? x[i] : y[i];
     f[m++] = c->transposed ? c->out_channels / c->groups : c->in_channels / c->groups;
