@@ -91,6 +91,7 @@ struct session {
     struct launch_sets *sets;
     struct launch_prices *prices;
     struct gemms *gemms;
+    struct op_writer *ops;
 };
 
 static int analyze(struct session *s, sqlite3 *db, char *err, size_t err_len) {
@@ -117,10 +118,12 @@ static int analyze(struct session *s, sqlite3 *db, char *err, size_t err_len) {
     int in_parts = at_segments(&t, apply_rules);
     if (!in_parts) apply_rules(&t);
     if (at_marks(&t, db, err, err_len)) return -1;
+    s->ops = op_writer_begin(&t, db);
     if (!in_parts) at_classes(&t);
+    op_writer_wait(s->ops);
     at_own_products_forget(&t);
-    if (at_write(&t, db, err, err_len) || at_tags(&t, db, err, err_len) || at_write_products(&t, db, err, err_len) ||
-        note_prices(s->prices, db, err, err_len))
+    if (at_write(&t, db, s->ops, err, err_len) || at_tags(&t, db, err, err_len) ||
+        at_write_products(&t, db, err, err_len) || note_prices(s->prices, db, err, err_len))
         return -1;
     return sql_run(
         db, "INSERT OR REPLACE INTO meta(key, value) VALUES('analysis_version', " SQL_NUMBER(ANALYSIS_VERSION) ")", err,
@@ -135,6 +138,7 @@ int analyze_trace(sqlite3 *db, char *err, size_t err_len) {
     s.prices = launch_prices_open(s.sets, db);
     int rc = analyze(&s, db, err, err_len);
     gemms_free(s.gemms);
+    op_writer_free(s.ops);
     launch_prices_close(s.prices); /* with its statements, before the transaction ends */
     if (!rc) rc = sql_run(db, "COMMIT", err, err_len);
     if (rc) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);

@@ -300,9 +300,17 @@ void at_whole_blocks(struct at_trace *t);                     /* E3: the same of
 int at_ranges(struct at_trace *t, char *err, size_t err_len); /* ranges and accesses */
 int at_times(struct at_trace *t, sqlite3 *db, char *err,
              size_t err_len); /* writes op_time; the device's times of events */
-int at_write(struct at_trace *t, sqlite3 *db, char *err, size_t err_len); /* step, phase, alloc_class, op_set */
+struct op_writer;
+int at_write(struct at_trace *t, sqlite3 *db, struct op_writer *ops, char *err,
+             size_t err_len); /* step, phase, alloc_class, op_set */
 
-int at_write_ops(struct at_trace *t, sqlite3 *db, char *err, size_t err_len); /* op_set, cost_set; a part of at_write */
+/* attr_costs.c: writes op_set and cost_set by a thread, from the time when steps and phases are settled. From begin to
+ * wait the database is the thread's, and events keep their op, set, cost, kind, step and phase. */
+struct op_writer *op_writer_begin(const struct at_trace *t, sqlite3 *db); /* NULL: no memory */
+void op_writer_wait(struct op_writer *w);
+int op_writer_end(struct op_writer *w, char *err, size_t err_len); /* writes the rest; negative: an error of either */
+void op_writer_free(struct op_writer *w);                          /* waits; NULL: nothing */
+int32_t at_first_of_steps(const struct at_trace *t);               /* event: the first step's first phase begins */
 int32_t at_micro_batch_of(const struct at_event *e); /* the optimizer works once a step, whatever its micro-batches */
 const struct at_cost *at_cost_of(const struct at_trace *t, const struct at_event *e); /* of one without: uncounted */
 int at_write_sums(struct at_trace *t, sqlite3 *db, char *err,
