@@ -71,11 +71,11 @@ static void add_answer(struct plan_sheet *s, const struct fit *f, int which) {
     const struct memory_ask *a = &f->a;
     const char *key = f->memory ? "at_memory" : which == NOMINAL ? "at_nominal" : "at_device";
     static const char *const labels[CAPACITIES + 1][5] = {
-        {"", "parameters, by nominal bytes", "layers, by nominal bytes", "sequences, by nominal bytes",
+        {"", "parameters, by nominal bytes", "layers, by nominal bytes", "batch, by nominal bytes",
          "tokens, by nominal bytes"},
-        {"", "parameters, by what it offers", "layers, by what it offers", "sequences, by what it offers",
+        {"", "parameters, by what it offers", "layers, by what it offers", "batch, by what it offers",
          "tokens, by what it offers"},
-        {"", "parameters, by that memory", "layers, by that memory", "sequences, by that memory",
+        {"", "parameters, by that memory", "layers, by that memory", "batch, by that memory",
          "tokens, by that memory"}};
     const char *label = labels[f->memory ? CAPACITIES : which][a->unknown];
     if (g->bytes < 0)

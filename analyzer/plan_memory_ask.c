@@ -183,7 +183,7 @@ void memory_ask_inputs(struct plan_sheet *s, const struct memory_ask *a) {
     sheet_input_whole(s, "pipeline_parallel", "stages of the pipeline", SHEET_NUMBER, w->pipeline,
                       from(a, ASK_PIPELINE));
     if (a->q.model && a->model.batch)
-        sheet_input_whole(s, "batch", "sequences of a replica", SHEET_NUMBER, a->model.batch,
+        sheet_input_whole(s, "batch", "batch of a replica", SHEET_NUMBER, a->model.batch,
                           args->given[ASK_BATCH] ? "given" : "model");
     if (!a->q.recipe->inference && a->q.model && a->model.kind == PLAN_GPT)
         sheet_input_text(s, "recompute", "recomputation",
