@@ -74,14 +74,16 @@ static void outcome_text(char *out, size_t room, enum plan_outcome o, double val
         snprintf(out, room, "%s%s", plan_outcome_words(o), mode);
 }
 
-/* What is off: of the decimal as a long double has it, which is enough for the six digits shown. */
-static void print_error(struct emitter *e, const char *text, double value) {
+/* What is off: of the decimal as a long double has it. Of fp64 that leaves two or three digits; an error that it does
+ * not show is not known. */
+static void print_error(struct emitter *e, const char *text, double value, enum plan_outcome o) {
     long double exact = strtold(text, NULL), error = (long double)value - exact;
-    int known = isfinite(value) && isfinite(exact);
+    int finite = isfinite(value) && isfinite(exact), known = finite && (error != 0 || o != PLAN_ROUNDED);
     char share[40] = "";
     emit_real(e, "error", NULL, UNIT_NONE, known ? (double)error : NAN);
     emit_real(e, "relative_error", NULL, UNIT_NONE, known && exact != 0 ? (double)(error / fabsl(exact)) : NAN);
     if (known && exact != 0) snprintf(share, sizeof share, "%.3Lg %%", 100 * error / fabsl(exact));
+    if (finite && !known) snprintf(share, sizeof share, "below 1e-17 %%");
     emit_text(e, NULL, "error", share);
 }
 
@@ -100,7 +102,7 @@ static void print_made(struct emitter *e, const struct plan_format *f, const str
     emit_text(e, "text", "value", number);
     emit_text(e, "bits", "bits", bits);
     emit_text(e, "outcome", NULL, plan_outcome_words(o));
-    print_error(e, text, value);
+    print_error(e, text, value, o);
     emit_text(e, "without_saturation", NULL, two_ways ? plan_outcome_words(without) : NULL);
     if (two_ways) strcat(strcat(words, ", else "), others);
     emit_text(e, NULL, "outcome", words);

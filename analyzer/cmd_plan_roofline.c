@@ -113,6 +113,10 @@ static const char *unit_of(int format) {
     return format == ACCT_INT8 ? "OP" : "FLOP";
 }
 
+static const char *missing(const struct roofline *r) {
+    return r->has_device ? "no such unit" : "not given";
+}
+
 /* A rate as people see it: int8's are operations. */
 static void print_rate(struct emitter *e, const char *key, const char *label, int f, double rate) {
     char text[64], *flop;
@@ -178,10 +182,10 @@ static void print_format(struct emitter *e, const struct roofline *r, int f) {
     emit_text(e, "format", "format", sheet_format_name(f));
     emit_text(e, "unit", NULL, unit_of(f));
     print_rate(e, "peak_per_s", "dense peak", f, peak);
-    emit_text(e, "from", NULL, !known ? "no such unit" : r->given[f] ? "given" : r->device.source);
+    emit_text(e, "from", NULL, !known ? missing(r) : r->given[f] ? "given" : r->device.source);
     emit_real(e, "ridge", NULL, UNIT_NONE, at);
     emit_text(e, NULL, "ridge", known ? ridge : NULL);
-    emit_text(e, "formula", "formula", known ? formula : "no such unit");
+    emit_text(e, "formula", "formula", known ? formula : missing(r));
     print_roof(e, r, f);
     print_gemm(e, r, f);
     emit_end(e);
@@ -209,7 +213,7 @@ static void put_ridges(struct plan_sheet *s, const struct roofline *r) {
         if (r->format >= 0 && r->format != f) continue;
         plan_show(peak, sizeof peak, r->device.peak[f]);
         if (isnan(r->device.peak[f]))
-            sheet_result(s, keys[f], NULL, SHEET_FLOP_PER_BYTE, NAN, "no such unit");
+            sheet_result(s, keys[f], NULL, SHEET_FLOP_PER_BYTE, NAN, "%s", missing(r));
         else
             sheet_result(s, keys[f], NULL, SHEET_FLOP_PER_BYTE, plan_ridge(r->device.peak[f], r->bandwidth),
                          "peak / bandwidth = %s / %s", peak, bandwidth);
