@@ -49,7 +49,6 @@ static void become_bench(const struct child *c, const struct run_parts *parts, c
     if (parts->profile[0]) setenv("ACCT_VGPU", parts->profile + strlen("ACCT_VGPU="), 1);
     if (dup2(out, STDOUT_FILENO) < 0) _exit(CHAR_MAX);
     execv(parts->bench, (char *const *)argv);
-    fprintf(stderr, "acct bench: %s: cannot be started: %s\n", parts->bench, strerror(errno));
     _exit(CHAR_MAX);
 }
 
@@ -117,34 +116,41 @@ static int read_lines(struct child *c, struct bench_results *r) {
     return 0;
 }
 
-/* Until the child is done, a signal comes (its number) or the time is over (-1). */
+/* A signal that came, or 0. */
+static int taken_signal(const struct child *c) {
+    struct signalfd_siginfo info;
+    return read(c->signals, &info, sizeof info) == sizeof info ? (int)info.ssi_signo : 0;
+}
+
+/* Until the child is done (0), a signal comes (its number) or the time is over (-1). A Ctrl-C ends the child too, so
+ * that its end may be seen first. */
 static int read_all(struct child *c, const struct bench_wanted *wanted, struct bench_results *r) {
     const double deadline = c->start + 1.15 * wanted->seconds + 0.4; /* acct-bench ends itself before */
     for (;;) {
         struct pollfd fds[2] = {{.fd = c->lines, .events = POLLIN}, {.fd = c->signals, .events = POLLIN}};
-        struct signalfd_siginfo info;
+        int sig;
         if (now() >= deadline) return -1;
         poll(fds, 2, 200);
-        if (fds[1].revents && read(c->signals, &info, sizeof info) == sizeof info) return (int)info.ssi_signo;
-        if (fds[0].revents && read_lines(c, r)) return 0;
+        if (fds[1].revents && (sig = taken_signal(c))) return sig;
+        if (fds[0].revents && read_lines(c, r)) return taken_signal(c);
         show_progress(c, wanted, r);
     }
 }
 
-static int how_it_ended(const struct bench_results *r, int status, char *err, size_t err_len) {
+enum { EXIT_LATE = 3 /* of acct-bench: its time was over before the end */ };
+
+static int how_it_ended(struct bench_results *r, int cut_off, int status, char *err, size_t err_len) {
     if (r->ended || *r->refused || *r->no_device) return 0;
-    if (WIFSIGNALED(status))
+    r->late = r->n && (cut_off || (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_LATE));
+    if (r->late) return 0;
+    if (cut_off || (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_LATE))
+        snprintf(err, err_len, "the time was over before anything was measured; give more --seconds");
+    else if (WIFSIGNALED(status))
         snprintf(err, err_len,
                  "acct-bench was ended by signal %d (%s) before all was measured; nothing is shown or saved",
                  WTERMSIG(status), strsignal(WTERMSIG(status)));
-    else if (r->n)
-        snprintf(
-            err, err_len,
-            "acct-bench ended with code %d before all was measured (3: it hung in the driver); nothing is shown or "
-            "saved; try more --seconds, or --only",
-            WEXITSTATUS(status));
     else
-        snprintf(err, err_len, "acct-bench ended with code %d and measured nothing; try more --seconds",
+        snprintf(err, err_len, "acct-bench ended with code %d before all was measured; nothing is shown or saved",
                  WEXITSTATUS(status));
     return -1;
 }
@@ -163,5 +169,5 @@ int bench_run(const struct run_parts *parts, const struct bench_wanted *wanted, 
     close(c.signals);
     sigprocmask(SIG_SETMASK, &c.old_mask, NULL);
     if (why > 0) return why;
-    return how_it_ended(r, status, err, err_len);
+    return how_it_ended(r, why < 0, status, err, err_len);
 }

@@ -265,8 +265,11 @@ static void print_skipped(struct emitter *e, const struct measured *x) {
 static void print_notes(struct emitter *e, const struct bench_results *r, double wanted, const char *saved_path) {
     const struct bench_device *d = &r->device;
     emit_list(e, "notes", "Notes", LOOK_LINES);
-    note(e, "Measured for %.1f s of %.4g s. Times are medians; quartiles are the middle half of the times.", r->seconds,
-         wanted);
+    if (r->late)
+        note(e, "Cut off after %.4g s: the measurement under way and those behind it are missing.", wanted);
+    else
+        note(e, "Measured for %.1f s of %.4g s.", r->seconds, wanted);
+    note(e, "Times are medians; quartiles are the middle half of the times.");
     if (has(r, "gemm"))
         note(e,
              "Matrices hold random numbers, about normal: with zeros a GPU draws less power, clocks higher and shows "
@@ -301,8 +304,12 @@ void bench_print(struct emitter *e, const struct bench_results *r, double wanted
     emit_object(e, "", NULL, LOOK_FIELDS);
     emit_int(e, "schema", NULL, UNIT_NONE, 1);
     print_device(e, r);
-    emit_real(e, "seconds", NULL, UNIT_NONE, r->seconds);
-    emit_int(e, "left_out", NULL, UNIT_NONE, r->left);
+    emit_real(e, "seconds", NULL, UNIT_NONE, r->late ? NAN : r->seconds);
+    emit_bool(e, "complete", NULL, !r->late);
+    if (r->late)
+        emit_null(e, "left_out", NULL);
+    else
+        emit_int(e, "left_out", NULL, UNIT_NONE, r->left);
     print_peaks(e, r);
     if (has(r, "gemm") || !emit_for_people(e)) print_products(e, r);
     if (has(r, "copy") || !emit_for_people(e)) print_copies(e, r);

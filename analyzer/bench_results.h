@@ -22,6 +22,7 @@ struct bench_results {
     struct bench_device device;
     struct measured *rows; /* owned */
     int n;
+    int late;  /* it was cut off when the time was over: the measurement under way and those behind it are missing */
     int ended; /* acct-bench came to its end: nothing is missing but `left` measurements, which found no time */
     int left;
     double seconds;                    /* that acct-bench took */

@@ -172,8 +172,14 @@ static int bench(const struct arguments *args) {
     if (code) return code;
     bench_begin(&r);
     code = measure(args, &w, &r);
+    if (r.late) w.save = NULL;
     if (!code) code = save(args, &w, &r, &saved);
     if (!code) code = print(args, &w, &r, &saved);
+    if (!code && r.late)
+        code = cmd_fail(args->command, CMD_EXIT_FAILED,
+                        "cut off: a measurement did not end in time, and those behind it are missing%s; give more "
+                        "--seconds, or leave it out with --only or --dtype",
+                        args->given[OPT_SAVE] ? "; no profile is saved" : "");
     bench_free(&r);
     return code;
 }

@@ -69,6 +69,8 @@ int run_find_bench(struct run_parts *parts, int vgpu, char *err, size_t err_len)
     if (own_folder(dir, err, err_len)) return -1;
     if (first_of(parts->bench, dir, "acct-bench", "../bin/acct-bench"))
         return refuse(err, err_len, "acct-bench is not in %s; build it with make, or reinstall", dir);
+    if (access(parts->bench, X_OK))
+        return refuse(err, err_len, "%s: cannot be executed: %s; reinstall", parts->bench, strerror(errno));
     return vgpu ? find_vgpu(parts, dir, err, err_len) : 0;
 }
 

@@ -46,9 +46,11 @@ static cublasStatus_t describe(struct bench *b, struct gemm *g, const struct gem
     const struct gemm_format *f = g->format;
     const cublasOperation_t transposed = CUBLAS_OP_T;
     const float *scale = g->scale;
+    const int8_t fast = 1; /* sums as the data sheet's figure has them */
     cublasStatus_t rc = c->cublasLtMatmulDescCreate(&g->desc, f->compute, CUDA_R_32F);
     if (!rc)
         rc = c->cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed);
+    if (!rc) rc = c->cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast);
     if (!rc)
         rc = c->cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &scale, sizeof scale);
     if (!rc)

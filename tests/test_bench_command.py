@@ -58,9 +58,10 @@ SECONDS = 6
 @pytest.fixture(scope='module')
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp('bench')
-    measured('--only', 'launch', '--seconds', '1')  # so that this machine's peaks are known before
+    env = {'OPENBLAS_NUM_THREADS': '1'}  # on a busy machine threads wait for one another
+    measured('--only', 'launch', '--seconds', '3', env=env)  # so that this machine's peaks are known before
     start = time.time()
-    document = measured('--seconds', SECONDS, '--save', folder / 'mine.profile')
+    document = measured('--seconds', SECONDS, '--save', folder / 'mine.profile', env=env)
     document['wall'], document['folder'] = time.time() - start, folder
     return document
 
@@ -91,7 +92,7 @@ def test_figures_are_consistent(whole):
 
 def test_all_kinds_are_measured(whole):
     left = whole['left_out']
-    assert left < 15  # the last ones of a busy machine
+    assert left < 20  # the last ones of a busy machine
     assert {x['way'] + '.' + x['how'] for x in whole['copy']} >= {'h2d.pageable', 'h2d.pinned', 'd2h.pageable', 'd2h.pinned', 'd2d.memcpy', 'd2d.kernel'}
     assert {x['launch'] for x in whole['launch']} == {'back-to-back', 'call', 'latency'}
     assert {x['call'] for x in whole['alloc']} == {'cudaMalloc', 'cudaFree', 'cudaMallocAsync', 'cudaFreeAsync'}
@@ -186,17 +187,17 @@ def test_a_view_does_not_replace_the_profile(trace, tmp_path):
 
 @pytest.mark.skipif(ON_GPU, reason='of the virtual GPU')
 def test_the_cached_peak_is_found_again(tmp_path):
-    """Within 10 %. The machine's speed changes while others use it, and the peak is measured at another moment than the products: several tries with one cache, whose peak rises when a start
-    finds the machine faster, and the best rate of all of them. Both come to what the machine can do; a wrong peak or rate never does."""
+    """Within 10 %. The machine's speed changes while others use it, and the peak is measured at another moment than the products: one thread, whose short products have a processor to themselves
+    sometimes, and several tries with a cache each. Both come to what the machine can do; a wrong peak or rate never does."""
     rates, peaks = [], []
-    for _ in range(8):
-        p, = measured('--only', 'gemm', '--dtype', 'fp32', '--seconds', '2', env={'ACCT_CACHE': str(tmp_path)})['peaks']
-        file, = tmp_path.glob('peak-*')
-        cached = float(re.search(r' fp32 (\S+)', file.read_text())[1])
-        assert p['promised'] == pytest.approx(cached, rel=1e-6) and p['share'] == pytest.approx(p['rate'] / cached, rel=1e-6)
+    for i in range(8):
+        cache = tmp_path / str(i)
+        p, = measured('--only', 'gemm', '--dtype', 'fp32', '--seconds', '2', env={'ACCT_CACHE': str(cache), 'OPENBLAS_NUM_THREADS': '1'})['peaks']
+        file, = cache.glob('peak-*')
+        peaks.append(float(re.search(r' fp32 (\S+)', file.read_text())[1]))
         rates.append(p['rate'])
-        peaks.append(cached)
-        if 0.9 <= max(rates) / cached <= 1.1:
+        assert p['promised'] == pytest.approx(peaks[-1], rel=1e-6) and p['share'] == pytest.approx(p['rate'] / peaks[-1], rel=1e-6)
+        if 0.9 <= max(rates) / max(peaks) <= 1.1:
             return
     assert not (rates, peaks)
 
@@ -358,8 +359,8 @@ def test_a_device_that_is_not_in_the_table(fake):
     assert r.returncode == 1 and 'fp32 is missing' in r.stderr and r.stderr.count('\n') == 1 and not [f for f in os.listdir(fake.folder) if f.startswith('y')]
 
 
-@pytest.mark.parametrize('text,then,says', [(H100, 'exit 0', 'code 0'), (H100, 'kill -SEGV $$', 'signal 11'), (H100 + 'end seconds=3', 'exit 0', 'code 0'), ('', 'exit 3', 'measured nothing'),
-                                            (H100 + END.rstrip('\n'), 'exit 0', 'code 0'), ('x' * 100000 + '\n', 'exit 1', 'measured nothing')])
+@pytest.mark.parametrize('text,then,says', [(H100, 'exit 0', 'code 0'), (H100, 'kill -SEGV $$', 'signal 11'), (H100 + 'end seconds=3', 'exit 0', 'code 0'), ('', 'exit 3', 'before anything was measured'),
+                                            (H100 + END.rstrip('\n'), 'exit 0', 'code 0'), ('x' * 100000 + '\n', 'exit 1', 'code 1')])
 def test_what_did_not_come_to_its_end_is_not_shown(fake, text, then, says):
     fake.prints(text, then)
     r = fake.run('--save', 'x.profile', cwd=fake.folder)
@@ -368,9 +369,12 @@ def test_what_did_not_come_to_its_end_is_not_shown(fake, text, then, says):
 
 def test_what_hangs_is_ended_in_time(fake):
     fake.prints(H100, 'trap "" INT TERM ALRM; while :; do sleep 0.1; done')
-    start = time.time()
-    r = fake.run('--seconds', '1')
-    assert r.returncode == 1 and r.stderr.count('\n') == 1 and time.time() - start < 2.5
+    for args in ([], ['--save', 'x.profile']):
+        start = time.time()
+        r = fake.run('--seconds', '1', '--format', 'json', *args, cwd=fake.folder)
+        d = json.loads(r.stdout)
+        assert r.returncode == 1 and r.stderr.count('\n') == 1 and 'cut off' in r.stderr and time.time() - start < 2.5
+        assert not d['complete'] and d['left_out'] is None and d['seconds'] is None and len(d['copy']) == 8 and not os.path.exists(fake.folder / 'x.profile')
 
 
 def test_progress_is_for_terminals(fake):
@@ -423,7 +427,7 @@ def test_a_library_that_hangs_or_is_old(tmp_path):
     env = library(tmp_path, '#include <unistd.h>\n__attribute__((constructor)) static void f(void) { for (;;) pause(); }')
     start = time.time()
     r = bench('--seconds', '1', env=env)
-    assert r.returncode == 1 and r.stderr.count('\n') == 1 and 'measured nothing' in r.stderr and 'code 3' in r.stderr and time.time() - start < 2
+    assert r.returncode == 1 and r.stderr.count('\n') == 1 and 'before anything was measured' in r.stderr and time.time() - start < 2
     shutil.rmtree(tmp_path / 'lib')
     r = bench('--seconds', '1', env=library(tmp_path, 'int cudaGetErrorString;'))
     assert r.returncode == 1 and r.stderr.count('\n') == 1 and 'libcudart has no cuda' in r.stderr

@@ -186,7 +186,7 @@ def test_install(tmp_path):
     prefix = tmp_path / 'usr'
     r = make(f'BUILD={BUILD}', f'PREFIX={prefix}', 'install')
     assert r.returncode == 0 and 'ldconfig' in r.stdout, r.stderr
-    for f in ('bin/acct', 'bin/acct-collect', 'lib/libacct.so', 'lib/acct/vgpu/libcudart.so.13', 'lib/acct/vgpu/libcublas.so.13',
+    for f in ('bin/acct', 'bin/acct-collect', 'bin/acct-bench', 'lib/libacct.so', 'lib/acct/vgpu/libcudart.so.13', 'lib/acct/vgpu/libcublas.so.13',
               'lib/acct/vgpu/libcublasLt.so.13', 'lib/acct/vgpu/libnccl.so.2', 'include/acct/vgpu.h', 'share/doc/acct/example.profile', 'share/doc/acct/README.md', 'share/doc/acct/FORMAT.md', 'share/man/man1/acct.1', 'share/man/man7/libacct.7'):
         assert (prefix / f).exists(), f
     for header in (prefix / 'include/acct').glob('*.h'): # each stands by itself
@@ -308,11 +308,26 @@ def test_readme_views_run(tmp_path):
     if not os.path.exists(os.path.join(BUILD, 'demo/demo.db')):
         test_demo('demo', 'demo.db', 834304)
     shutil.copy(os.path.join(BUILD, 'demo/demo.db'), tmp_path / 'run.db')
-    lines = [line for line in commands() if line.startswith('acct ') and line.endswith(' run.db') and not line.startswith('acct run')]
+    lines = [line for line in commands() if line.startswith('acct ') and line.endswith(' run.db') and not line.startswith('acct run') and '.profile' not in line]
     assert {line.split()[1] for line in lines} >= {'report', 'steps', 'memory', 'peak', 'leaks', 'flops', 'ops', 'kernels'}
     for line in lines:
         r = run(os.path.join(BUILD, 'acct'), *line.split()[1:], cwd=tmp_path)
         assert r.returncode == 0 and r.stderr == '' and len(r.stdout.splitlines()) > 5, (line, r)
+
+
+def test_readme_plans_and_measures(tmp_path):
+    """The commands of "The napkin and the ruler" in their order, on the demo's trace and the virtual GPU, for a shorter time than there."""
+    if not os.path.exists(os.path.join(BUILD, 'demo/demo.db')):
+        test_demo('demo', 'demo.db', 834304)
+    shutil.copy(os.path.join(BUILD, 'demo/demo.db'), tmp_path / 'run.db')
+    os.symlink(os.path.join(BUILD, 'train'), tmp_path / 'train')
+    section = re.search(r'^## The napkin and the ruler\n(.*?)^## ', README, re.M | re.S)[1]
+    lines = [line.split('  #')[0].strip() for block in re.findall(r'```sh\n(.*?)```', section, re.S) for line in block.splitlines()]
+    assert len(lines) >= 11 and {'train', 'memory', 'fit', 'flops', 'view', 'dtype', 'roofline', 'compare'} == {line.split()[2] for line in lines if ' plan ' in line}
+    for line in lines:
+        r = run('bash', '-c', line.replace('bench --seconds 20', 'bench --vgpu --seconds 3'), cwd=tmp_path, env={'PATH': BUILD + ':' + os.environ['PATH']})
+        assert r.returncode == 0 and len(r.stdout.splitlines()) > 5, (line, r)
+    assert (tmp_path / 'mine.profile').read_text()
 
 
 def test_readme_paths_exist():
