@@ -210,6 +210,9 @@ static int plan_flops(const struct arguments *args) {
     if (!code) code = sheet_device(args, FLOPS_DEVICE, &f.device);
     f.has_device = args->given[FLOPS_DEVICE];
     if (!code) code = flops_read_types(&f, NULL);
+    if (!code && cost_is_complex(f.type->storage) && !(f.op->takes & FLOPS_TAKES_COMPLEX))
+        code = flops_fail(&f, "--dtype %s: no count is agreed on; matmul, grouped and the routines of BLAS have one",
+                          f.type->name);
     if (!code) {
         sheet_input_text(&f.sheet, "op", "op", f.op->name, "given");
         sheet_input_text(&f.sheet, "dtype", "dtype", f.type->name, args->given[FLOPS_DTYPE] ? "given" : "default");
@@ -224,7 +227,8 @@ static int plan_flops(const struct arguments *args) {
 const struct command cmd_plan_flops = {
     .name = "plan flops",
     .synopsis = "FLOPs, bytes, intensity and time at the roof of one op: product, einsum, convolution, attention ...",
-    .usage = "OP [OPERAND ...] [OPTION ...] " SHEET_USAGE,
+    .usage = "OP [OPERAND ...] [--pass forward|backward|both] [--causal full|skipped|half] [--layout bhsd|bshd] "
+             "[--side left|right] [OPTION ...] " SHEET_USAGE,
     .details =
         "\nproducts\n"
         "  matmul M N K            2 M N K (gemm likewise); or two shapes, as broadcast: matmul 2,1,4,8 3,8,5\n"

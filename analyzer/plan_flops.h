@@ -39,8 +39,12 @@ enum {
 };
 
 #define FLOPS_TAKES(o) (UINT64_C(1) << (o))
+#define FLOPS_TAKES_COMPLEX (UINT64_C(1) << 63) /* complex numbers have a count */
 #define FLOPS_TAKES_ALWAYS \
     (FLOPS_TAKES(SHEET_FORMAT) | FLOPS_TAKES(SHEET_OUTPUT) | FLOPS_TAKES(FLOPS_DTYPE) | FLOPS_TAKES(FLOPS_DEVICE))
+#define FLOPS_TAKES_BLAS                                                                             \
+    (FLOPS_TAKES_ALWAYS | FLOPS_TAKES_COMPLEX | FLOPS_TAKES(FLOPS_ALPHA) | FLOPS_TAKES(FLOPS_BETA) | \
+     FLOPS_TAKES(FLOPS_BATCH) | FLOPS_TAKES(FLOPS_BATCH_STRIDE))
 #define FLOPS_TAKES_PASS (FLOPS_TAKES(FLOPS_PASS) | FLOPS_TAKES(FLOPS_GRADS))
 
 struct flops_operand {
@@ -107,6 +111,22 @@ int flops_shape(const struct flops *f, const char *text, int64_t out[PLAN_DIMS],
 /* One of the words (NULL-terminated) that option o may be; its index. Not given: *out stays. */
 int flops_word(const struct flops *f, int o, const char *const *words, int *out);
 int flops_read_types(struct flops *f, const char *default_out);
+
+/* Of BLAS: alpha or beta as cost_model has it, and as an input; transpositions of A and B; batch and batch strides. */
+int flops_read_scalar(const struct flops *f, int o, uint32_t *out);
+void flops_input_scalar(struct flops *f, int o, const char *key, const char *otherwise);
+int flops_read_trans(const struct flops *f, uint32_t out[2]);
+int flops_read_batch(const struct flops *f, int64_t *batch, int64_t stride[3]);
+
+/* Of layers: which passes are asked for. */
+struct flops_passes {
+    int forward, input_grad, weight_grad;
+};
+int flops_read_passes(struct flops *f, struct flops_passes *p);
+void flops_pass_result(struct flops *f, const char *key, const char *label, int asked, __int128 flops,
+                       const char *formula);
+
+int flops_attention(struct flops *f);
 
 /* ---- adding ---- */
 

@@ -318,6 +318,7 @@ const struct flops_op flops_tensor_ops[] = {
      1 + PLAN_OPERANDS, einsum},
     {"reduce", "PATTERN sum|mean|max|min|prod [SHAPE]", "1 per element; mean 1 per output more",
      TENSOR | FLOPS_TAKES(FLOPS_OUT_DTYPE), 2, 3, reduce},
-    {"rearrange", "PATTERN [SHAPE]", "no FLOPs", TENSOR | FLOPS_TAKES(FLOPS_STRIDE), 1, 2, rearrange},
+    {"rearrange", "PATTERN [SHAPE]", "no FLOPs", TENSOR | FLOPS_TAKES_COMPLEX | FLOPS_TAKES(FLOPS_STRIDE), 1, 2,
+     rearrange},
     {0},
 };

@@ -434,6 +434,7 @@ BAD = [
     ('attention 1 2 3', 'dimensions'), ('attention 1 2 3 4 5', '5 operands'), ('attention 1 0 3 4', 'zero'), ('attention 1 6 3 4 --kv-heads 4', '4 key and value heads'),
     ('attention 1,2,3,4 --layout sbhd', "'sbhd'"), ('attention 1 2 3 4 --layout bshd', 'shapes'), ('attention 1,2,3,4 1,2,3,5', 'depth'), ('attention 1 2 3 4 --causal maybe', "'maybe'"),
     ('attention 1,2,3,4 1,2,3,4 --kv-heads 1', "k's shape"), ('linear 3 4', '2 operands'), ('linear 3 4 0', 'zero'), ('linear 3 4 5 --causal full', '--causal is not for this op'),
+    ('einsum ij,jk->ik 2,3 3,4 --dtype complex64', 'no count is agreed on'), ('linear 2 3 4 --dtype complex128', 'no count is agreed on'), ('gemm 9e18 3 4 --dtype fp4,', "'fp4,'"),
     ('matmul 3 4 5 --frob', "'--frob'"), ('matmul 3 4 5 --dtype', '--dtype'), ('matmul 3 4 5 --format xml', 'xml')]
 PATTERNS = [
     (['einsum', 'b s h, b t h'], 'no ->'), (['einsum', 'ij,jk-'], 'quote'), (['einsum', '(b s), b -> b'], '( )'), (['einsum', 'b 1 -> b'], '1 is for'), (['einsum', 'b 2 -> b'], "'2'"), (['rearrange', 'b h -> b', '2,3'], "axis 'h' is not in the result"),
