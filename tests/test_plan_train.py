@@ -1,7 +1,7 @@
 """`acct plan train`: FLOPs, time, GPUs and money. Expected values are the figures of the books (6.3e24 FLOPs and 143.9 days; the list of
 GPT-2 by convention) or are computed here with fractions from FLOPs = 6 N T = gpus x peak x MFU x time; parameters of a GPT from the list of
 shapes of the sample app's reference in numpy."""
-import json, math, random, subprocess
+import json, math, random, re, subprocess
 from fractions import Fraction
 import pytest
 from plan_words import ACCT, plan, refused
@@ -317,3 +317,25 @@ def test_keys_are_documented(tmp_path):
             printed |= test_format.paths(json.loads(json.dumps(rest)))
         known = page[f'acct plan {word}']
         assert printed - known - {'inputs', 'results'} == set() and known - printed == set(), word
+
+
+def test_any_command_line_is_answered_or_refused():
+    """Random choices of options: a sheet in which all is finite, or one line and exit code 2."""
+    rng, seen = random.Random(29), {0: 0, 2: 0}
+    values = {'params': ['70e9', '7B', '1', '9e18', '0'], 'tokens': ['15T', '1e9', '1', '9e18'], 'flops': ['1e15', '1e30', '1e300', 'fp8=1e15,bf16=3', '1e-300'], 'gpus': ['1', '1024', '1e12'],
+              'device': ['h100-sxm', 'v100-16', 'b200'], 'dtype': ['bf16', 'fp8', 'fp64', 'tf32'], 'peak-tflops': ['989.5', '1e-290', '1e290'], 'mfu': ['0.5', '1', '1e-9', '200%'],
+              'time': ['30d', '1ns', '1e300', '5'], 'days': ['30', '0.001'], 'tokens-per-second': ['1e5', '1e-300'], 'price-per-gpu-hour': ['2', '1e300'], 'budget': ['1M', '1e-5'],
+              'batch-tokens': ['4M', '1'], 'recompute': ['full', 'selective', '1e9'], 'convention': ['6n', 'palm', 'causal'],
+              'model': [GPT2, 'kind=linear,layers=3,dim=64,batch=8', 'layers=1e12,dim=1e9,heads=1,seq=1e12,vocab=1e12', GPT2 + ',batch=1e12']}
+    for _ in range(600):
+        words = [w for k in rng.sample(sorted(values), rng.randrange(1, 8)) for w in (f'--{k}', rng.choice(values[k]))]
+        r = subprocess.run([ACCT, 'plan', 'train', *words, '--format', 'json'], capture_output=True, text=True)
+        assert r.returncode in (0, 2), (words, r)
+        seen[r.returncode] += 1
+        if r.returncode == 2:
+            assert r.stdout == '' and r.stderr.count('\n') == 1 and not re.search(r'\bnan\b', r.stderr) and len(r.stderr) < 700, (words, r)
+        else:
+            s = json.loads(r.stdout)
+            assert r.stderr == '' and s['results'] and not re.search(r'\b(nan|inf)\b', r.stdout), words
+            assert all(v['value'] is None or isinstance(v['value'], str) or v['value'] > 0 or 'rounded down' in v['formula'] for v in s['results'].values()), (words, s['results'])
+    assert seen[0] > 30 and seen[2] > 60
