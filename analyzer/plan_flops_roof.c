@@ -155,8 +155,8 @@ static void add_device(struct flops *f) {
     for (int i = 0; i < f->n_parts; i++) matrix |= f->part[i].matrix;
     double peak = peak_of(f, matrix);
     sheet_input_text(&f->sheet, "device", "device", f->device.name, "given");
-    sheet_input(&f->sheet, "peak", f->type->integer ? "peak, OP/s" : "peak",
-                f->type->integer ? SHEET_NUMBER : SHEET_FLOP_PER_S, peak, f->device.source);
+    sheet_input(&f->sheet, "peak", "peak", f->type->integer ? SHEET_OP_PER_S : SHEET_FLOP_PER_S, peak,
+                f->device.source);
     sheet_input(&f->sheet, "bandwidth", "bandwidth", SHEET_BYTES_PER_S, f->device.bytes_per_s, f->device.source);
 }
 

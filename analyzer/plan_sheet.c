@@ -28,6 +28,7 @@ static const struct {
     [SHEET_FLOP] = {"FLOP", UNIT_FLOPS},
     [SHEET_OPS] = {"OP", UNIT_NONE},
     [SHEET_FLOP_PER_S] = {"FLOP/s", UNIT_FLOPS_PER_S},
+    [SHEET_OP_PER_S] = {"OP/s", UNIT_NONE},
     [SHEET_BYTES_PER_S] = {"bytes/s", UNIT_BYTES_PER_S},
     [SHEET_SECONDS] = {"s", UNIT_NONE},
     [SHEET_DAYS] = {"days", UNIT_NONE},
@@ -181,7 +182,11 @@ static void human_real(char *out, size_t room, enum sheet_unit unit, double valu
         if (fabs(value) >= 1e9 || (value && fabs(value) < 1e-4))
             plan_show(number, sizeof number, strtod((snprintf(out, room, "%.4g", value), out), NULL));
         else
-            snprintf(number, sizeof number, fabs(value) >= 1000 ? "%.1f" : "%.4g", value);
+            snprintf(number, sizeof number,
+                     value == trunc(value) ? "%.0f"
+                     : fabs(value) >= 1000 ? "%.1f"
+                                           : "%.4g",
+                     value);
         snprintf(out, room, "%s%s%s", number, *units[unit].name ? " " : "",
                  unit == SHEET_MONEY ? "" : units[unit].name);
     }

@@ -29,6 +29,7 @@ enum sheet_unit {
     SHEET_FLOP,
     SHEET_OPS, /* integer operations */
     SHEET_FLOP_PER_S,
+    SHEET_OP_PER_S,
     SHEET_BYTES_PER_S,
     SHEET_SECONDS, /* people see days from two days on */
     SHEET_DAYS,

@@ -11,27 +11,25 @@ prod = math.prod
 
 
 class Einsum:
-    """The convention, written again: sets of axes, sizes, costs. Expressions of letters without a diagonal or `...`."""
-    def __init__(self, expression, sizes):
+    """The convention, written again: tensors as {axis: size}, costs of sums and pairs. Expressions of letters without a diagonal or `...`;
+    shapes may have 1 where others have more."""
+    def __init__(self, expression, shapes):
         left, self.result = expression.split('->')
-        self.terms, self.sizes = [frozenset(t) for t in left.split(',')], sizes
-        self.result = frozenset(self.result)
-
-    def size(self, axes):
-        return prod(self.sizes[a] for a in axes)
+        self.terms = [dict(zip(t, s)) for t, s in zip(left.split(','), shapes)]
 
     def summed_first(self):
         """Axes that one operand alone has and the result lacks: 1 per element. What is left, and the cost."""
         out, cost = [], 0
         for i, t in enumerate(self.terms):
             alone = {a for a in t if a not in self.result and not any(a in o for j, o in enumerate(self.terms) if j != i)}
-            cost += self.size(t) if alone else 0
-            out.append(t - alone)
+            cost += prod(t.values()) if alone else 0
+            out.append({a: n for a, n in t.items() if a not in alone})
         return out, cost
 
     def pair(self, a, b, rest):
-        gone = {x for x in a & b if x not in self.result and not any(x in r for r in rest)}
-        return (a | b) - gone, (2 if gone else 1) * self.size(a | b)
+        both = {x: max(a.get(x, 1), b.get(x, 1)) for x in {**a, **b}}
+        gone = {x for x in a if x in b and x not in self.result and not any(x in r for r in rest)}
+        return {x: n for x, n in both.items() if x not in gone}, (2 if gone else 1) * prod(both.values())
 
     def along(self, path):
         """Cost of an order: pairs of positions; the result goes to the end (as numpy's paths have it)."""
@@ -89,7 +87,7 @@ def test_einsum_agrees_with_numpy_and_with_every_order(expression):
     for _ in range(2):
         sizes = {a: rng.choice([2, 3, 5, 8, 13, 40]) for a in left if a != ','}
         shapes = [[sizes[a] for a in t] for t in left.split(',')]
-        s, e = plan('flops', 'einsum', expression, *map(text, shapes)), Einsum(expression, sizes)
+        s, e = plan('flops', 'einsum', expression, *map(text, shapes)), Einsum(expression, shapes)
         n = len(shapes)
         if n == 1:
             assert s.value('flops') == prod(shapes[0])             # sums: 1 per element
@@ -118,14 +116,42 @@ def test_einsum_on_random_expressions():
         terms = [''.join(rng.sample('abcdefg', rng.randrange(0, 4))) for _ in range(rng.randrange(3, 7))]
         used = sorted(set(''.join(terms)))
         expression = ','.join(terms) + '->' + ''.join(rng.sample(used, rng.randrange(len(used) + 1)))
-        s, e = plan('flops', 'einsum', expression, '--size', text(f'{a}={sizes[a]}' for a in used)) if used else (None, None), Einsum(expression, sizes)
         if not used:
             continue
+        s, e = plan('flops', 'einsum', expression, '--size', text(f'{a}={sizes[a]}' for a in used)), Einsum(expression, [[sizes[a] for a in t] for t in terms])
         assert (s.value('flops'), s.value('best_flops')) == (e.given(), e.best()), (expression, sizes)
         for order in ('given_order', 'best_order'):
             assert sum(step['flops'] for step in s[order]) == s.value('flops' if order[0] == 'g' else 'best_flops')
         between = [prod(sizes[a] for a in step['name'].split(' -> ')[1].strip('()')) for step in s['best_order'][:-1]]
         assert s.value('best_largest_intermediate_bytes') == 4 * max(between)
+
+
+def test_einsum_that_broadcasts():
+    rng = random.Random(12)
+    for _ in range(40):
+        sizes = {a: rng.choice([2, 3, 7]) for a in 'abcde'}
+        terms = [''.join(rng.sample('abcde', rng.randrange(1, 4))) for _ in range(rng.randrange(2, 6))]
+        shapes = [[sizes[a] if rng.random() < .6 else 1 for a in t] for t in terms]
+        used = sorted(set(''.join(terms)))
+        expression = ','.join(terms) + '->' + ''.join(rng.sample(used, rng.randrange(len(used) + 1)))
+        s, e = plan('flops', 'einsum', expression, *map(text, shapes)), Einsum(expression, shapes)
+        want = np.einsum(expression, *[np.zeros(x, np.int8) for x in shapes])
+        assert s.value('flops') == e.given() and (len(terms) == 2 or s.value('best_flops') == e.best()), (expression, shapes)
+        assert s['operands'][-1]['elements'] == want.size and s['operands'][-1]['shape'] == (text(want.shape) or '()')
+
+
+@pytest.mark.parametrize('expression', ['...ij,...jk->...ik', '...i,...i->...', '...i,i...->i...', '...ij,...jk', 'i...->...', '...,...', '...ij->...ji', 'ba,dc', 'zya,ayz', '...a,b...->ab...'])
+def test_shapes_of_dots_agree_with_numpy(expression):
+    rng = random.Random(expression)
+    left = expression.split('->')[0].split(',')
+    for _ in range(6):
+        sizes, dots = {a: rng.randrange(1, 5) for a in expression if a.isalpha()}, [rng.randrange(2, 4) for _ in range(2)]
+        shapes = []
+        for t in left:
+            own = [n if rng.random() < .6 else 1 for n in dots[rng.randrange(3):]]
+            shapes.append([n for x in t.replace('...', '.') for n in (own if x == '.' else [sizes[x]])])
+        want = np.einsum(expression, *[np.zeros(x, np.int8) for x in shapes])
+        assert plan('flops', 'einsum', expression, *map(text, shapes))['operands'][-1]['shape'] == (text(want.shape) or '()'), (expression, shapes)
 
 
 def test_einsum_of_many_operands():
