@@ -249,15 +249,9 @@ static int read_rest(struct train_ask *a) {
 static const struct {
     enum plan_quantity q;
     const char *option;
-} askable[] = {{PLAN_PARAMETERS, "--params"},
-               {PLAN_TOKENS, "--tokens"},
-               {PLAN_GPUS, "--gpus"},
-               {PLAN_PEAK, "--device"},
-               {PLAN_MFU, "--mfu"},
-               {PLAN_TIME, "--time"},
-               {PLAN_PRICE, "--price-per-gpu-hour"},
-               {PLAN_COST, "--budget"},
-               {PLAN_TOTAL, "--flops"}};
+} askable[] = {{PLAN_PARAMETERS, "--params (or --model)"}, {PLAN_TOKENS, "--tokens"}, {PLAN_GPUS, "--gpus"},
+               {PLAN_PEAK, "--device (or --peak-tflops)"}, {PLAN_MFU, "--mfu"},       {PLAN_TIME, "--time"},
+               {PLAN_PRICE, "--price-per-gpu-hour"},       {PLAN_COST, "--budget"},   {PLAN_TOTAL, "--flops"}};
 enum { ASKABLE = sizeof askable / sizeof *askable };
 
 static int is_known(const struct train_ask *a, enum plan_quantity q) {

@@ -187,8 +187,8 @@ static int check(const struct plan_training *t, int i, char *err, size_t err_len
     write_equation(t, e, shown, 0, words, sizeof words);
     plan_show_short(is, sizeof is, t->value[shown]);
     plan_show_short(would, sizeof would, v);
-    snprintf(err, err_len, "contradiction: %s is %s, but %s is %s; leave one of them out", names[shown], is, words,
-             would);
+    snprintf(err, err_len, "contradiction: %s is %s%s, but %s is %s%s; leave one of them out", names[shown], is,
+             shown == PLAN_TIME ? " s" : "", words, would, shown == PLAN_TIME ? " s" : "");
     return -1;
 }
 
