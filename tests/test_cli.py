@@ -5,6 +5,10 @@ from conftest import BUILD, TOP, run
 
 ACCT, LIB, CUDA = os.path.join(BUILD, 'acct'), os.path.join(BUILD, 'libacct.so'), os.path.join(BUILD, 'tests', 'cli_cuda')
 COMMANDS = re.findall(r'^  ([a-z]+) ', subprocess.run([ACCT, 'help'], stdout=subprocess.PIPE, text=True).stdout, re.M)
+# Every command with its words: ['plan', 'train'] is a child of ['plan'].
+PARENTS = [c for c in COMMANDS if 'WORD` tells more' in subprocess.run([ACCT, 'help', c], stdout=subprocess.PIPE, text=True).stdout]
+CHILDREN = [[p, c] for p in PARENTS for c in re.findall(r'^  ([a-z]+) ', subprocess.run([ACCT, 'help', p], stdout=subprocess.PIPE, text=True).stdout, re.M)]
+EVERY = [[c] for c in COMMANDS] + CHILDREN
 PAGES = sorted(f[:-2] for f in os.listdir(os.path.join(TOP, 'docs', 'man')) if f.endswith('.1'))
 
 
@@ -29,14 +33,24 @@ def test_version_is_the_header_s():
 
 def test_help_names_every_command():
     out = run(ACCT, 'help')
-    files = {re.fullmatch(r'cmd_([a-z]+)\.c', f).group(1) for f in os.listdir(os.path.join(TOP, 'analyzer')) if f.startswith('cmd_')} - {'options'}
-    assert set(COMMANDS) == files and {f'acct-{c}' for c in files - {'help'}} == set(PAGES) - {'acct', 'acct-collect'}
+    files = {re.fullmatch(r'cmd_([a-z_]+)\.c', f).group(1) for f in os.listdir(os.path.join(TOP, 'analyzer')) if f.startswith('cmd_')} - {'options'}
+    assert {'_'.join(c) for c in EVERY} == files and {'acct-' + c.replace('_', '-') for c in files - {'help'}} == set(PAGES) - {'acct', 'acct-collect'}
     assert out.returncode == 0 and out.stderr == '' and out.stdout == run(ACCT, '--help').stdout
-    for c in COMMANDS:
-        assert re.search(rf'^  {c} ', out.stdout, re.M)
-        own = run(ACCT, 'help', c)
-        assert own.returncode == 0 and own.stdout == run(ACCT, c, '--help').stdout and f'usage: acct {c}' in own.stdout
+    for c in EVERY:
+        assert re.search(rf'^  {c[-1]} ', run(ACCT, 'help', *c[:-1]).stdout, re.M)
+        own = run(ACCT, 'help', *c)
+        assert own.returncode == 0 and own.stdout == run(ACCT, *c, '--help').stdout and f'usage: acct {" ".join(c)}' in own.stdout
     assert run(ACCT, 'help', 'no-such').returncode == 2
+
+
+def test_a_command_with_children_names_them():
+    for p in PARENTS:
+        children = [c[1] for c in CHILDREN if c[0] == p]
+        assert len(children) > 1
+        for args in ([p], [p, 'no-such'], ['help', p, 'no-such'], [p, '-x'], [p, children[0] + 'x']):
+            r = run(ACCT, *args)
+            assert r.returncode == 2 and r.stdout == '' and r.stderr.count('\n') == 1, r
+            assert args[0] == 'help' or all(c in r.stderr for c in children), r
 
 
 def test_help_env_has_the_whole_registry():
@@ -387,9 +401,11 @@ def test_completion_in_bash(tmp_path):
     (tmp_path / 'run.db').touch()
     assert completed(tmp_path, 'acct', 're') == ['report']
     assert set(completed(tmp_path, 'acct', '')) == set(COMMANDS) | {'--help', '--version'}
-    for c in COMMANDS:
-        options = set(re.findall(r'^ +(?:-\w, +)?(--[a-z-]+)', run(ACCT, c, '--help').stdout, re.M))
-        assert set(completed(tmp_path, 'acct', c, '--')) == options
+    for c in EVERY:
+        options = set(re.findall(r'^ +(?:-\w, +)?(--[a-z-]+)', run(ACCT, *c, '--help').stdout, re.M))
+        assert set(completed(tmp_path, 'acct', *c, '--')) == options
+    for p in PARENTS:
+        assert completed(tmp_path, 'acct', p, '') == [c[1] for c in CHILDREN if c[0] == p]
     assert completed(tmp_path, 'acct', 'report', '--format', '') == ['text', 'json', 'csv', 'markdown']
     assert completed(tmp_path, 'acct', 'report', '--format', '=') == ['text', 'json', 'csv', 'markdown']
     assert completed(tmp_path, 'acct', 'ops', '--sort', '') == ['time', 'flops', 'bytes', 'calls'] and completed(tmp_path, 'acct', 'ops', '--phase', 'b') == ['backward']
@@ -403,8 +419,8 @@ def test_completion_in_bash(tmp_path):
 @pytest.mark.parametrize('shell', ['bash', 'zsh', 'fish'])
 def test_completion_has_every_option(shell):
     out = run(ACCT, 'completion', shell).stdout
-    for c in COMMANDS:
-        for option in re.findall(r'--([a-z-]+)', run(ACCT, c, '--help').stdout.split('options:')[1].split('\n\n')[0]):
+    for c in EVERY:
+        for option in re.findall(r'--([a-z-]+)', run(ACCT, *c, '--help').stdout.split('options:')[1].split('\n\n')[0]):
             assert re.search(rf'(--|-l ){option}\b', out) or option == 'help', (c, option)
     if shutil.which(shell):
         assert run(shell, '-n', '-c' if shell != 'fish' else '--command', out).returncode == 0
@@ -425,7 +441,7 @@ def options_of(text):
 @pytest.mark.parametrize('name', [p[5:] for p in PAGES if p != 'acct'])
 def test_man_pages_have_the_options_of_help(name):
     """Each option with its argument, in the page's OPTIONS and in its synopsis."""
-    out = run(os.path.join(BUILD, 'acct-collect'), '--help') if name == 'collect' else run(ACCT, name, '--help')
+    out = run(os.path.join(BUILD, 'acct-collect'), '--help') if name == 'collect' else run(ACCT, *name.split('-'), '--help')
     helped = re.findall(r'^ +(?:-(\w), +)?--([a-z-]+)', out.stdout, re.M)
     assert out.returncode == 0 and len(helped) >= 1
     text = page(f'acct-{name}.1').replace('\\-', '-')
@@ -440,11 +456,12 @@ def test_man_pages_have_the_options_of_help(name):
 
 def test_man_pages_agree_with_help_about_the_commands():
     text = page('acct.1').replace('\\-', '-')
-    for name in COMMANDS:
-        synopsis = run(ACCT, name, '--help').stdout.splitlines()[1]
-        assert re.search(rf'acct {name}\b', text)
+    for words in EVERY:
+        synopsis, name = run(ACCT, *words, '--help').stdout.splitlines()[1], '-'.join(words)
+        over = text if len(words) == 1 else page(f'acct-{words[0]}.1').replace('\\-', '-')
+        assert re.search(rf'acct {" ".join(words)}\b', over)
         if name != 'help':
-            assert synopsis in text and f'acct-{name} - {synopsis}' in page(f'acct-{name}.1').replace('\\-', '-')
+            assert synopsis in over and f'acct-{name} - {synopsis}' in page(f'acct-{name}.1').replace('\\-', '-')
 
 
 def test_man_page_of_the_environment():
@@ -460,7 +477,7 @@ def test_examples_of_man_pages_run(tmp_path, name):
     assert commands and len(commands) == len(block.splitlines())
     os.symlink(os.path.join(BUILD, 'train'), tmp_path / 'train')
     env = {'PATH': BUILD + ':' + os.environ['PATH']}
-    if not commands[0].startswith('acct run'):
+    if not commands[0].startswith('acct run') and 'run.db' in block:
         commands.insert(0, 'acct run --vgpu -o run.db -- ./train --model linear --steps 4')
     for c in commands:
         r = run('sh', '-c', c, cwd=tmp_path, env=env)

@@ -1,4 +1,4 @@
-"""README's "The lecture, line by line": every command runs as printed there, and every line of output that it shows comes out, in
+"""README's "The lecture, line by line" and "The napkin and the ruler": every command runs as printed there, and every line of output that it shows comes out, in
 that order (… stands for anything; the README leaves lines out)."""
 import os, re
 import pytest
@@ -8,9 +8,10 @@ from conftest import BUILD, DEVICE, TOP, run
 def examples():
     """(command, lines shown), in groups: commands of one block follow one another."""
     text = open(os.path.join(TOP, 'README.md')).read()
-    section = re.search(r'^## The lecture, line by line\n(.*?)^## ', text, re.M | re.S).group(1)
-    blocks = re.findall(r'```console\n(.*?)```', section, re.S)
-    assert len(blocks) == section.count('```') // 2 >= 14
+    lecture, napkin = (re.search(rf'^## {title}\n(.*?)^## ', text, re.M | re.S).group(1) for title in ('The lecture, line by line', 'The napkin and the ruler'))
+    blocks = re.findall(r'```console\n(.*?)```', lecture, re.S)
+    assert len(blocks) == lecture.count('```') // 2 >= 14
+    blocks += re.findall(r'```console\n(.*?)```', napkin, re.S)
     for block in blocks:
         parts = re.split(r'^\$ (.*)\n', block, flags=re.M)
         assert parts[0] == ''
