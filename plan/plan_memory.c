@@ -321,15 +321,22 @@ static int add_stage(struct plan_memory *out, const struct plan_memory_question 
 static int check(const struct plan_memory_question *q, char *err, size_t err_len) {
     const struct plan_spread *s = &q->spread;
     const struct plan_model *m = q->model;
-    __int128 divisor = (__int128)s->tensor * s->pipeline;
-    const char *why = s->gpus % divisor                                   ? "tensor x pipeline does not divide the GPUs"
-                      : m && m->kind == PLAN_GPT && m->heads % s->tensor  ? "tensor does not divide heads="
-                      : m && m->kind == PLAN_LINEAR && m->dim % s->tensor ? "tensor does not divide dim="
-                      : s->sequence && s->tensor == 1 ? "sequence parallel needs tensor parallel above 1"
-                                                      : NULL;
-    if (!why && m && m->layers < s->pipeline) why = "the pipeline has more stages than the model layers";
-    if (why) snprintf(err, err_len, "%s", why);
-    return why ? -1 : 0;
+    long long t = s->tensor, p = s->pipeline;
+    int bad = 1;
+    if (s->gpus % ((__int128)t * p))
+        snprintf(err, err_len, "%lld tensor-parallel GPUs x %lld stages do not divide %lld GPUs", t, p,
+                 (long long)s->gpus);
+    else if (m && m->kind == PLAN_GPT && m->heads % t)
+        snprintf(err, err_len, "%lld tensor-parallel GPUs do not divide heads=%lld", t, (long long)m->heads);
+    else if (m && m->kind == PLAN_LINEAR && m->dim % t)
+        snprintf(err, err_len, "%lld tensor-parallel GPUs do not divide dim=%lld", t, (long long)m->dim);
+    else if (s->sequence && t == 1)
+        snprintf(err, err_len, "sequence parallel needs more than 1 tensor-parallel GPU");
+    else if (m && m->layers < p)
+        snprintf(err, err_len, "a pipeline of %lld stages is more than layers=%lld", p, (long long)m->layers);
+    else
+        bad = 0;
+    return bad ? -1 : 0;
 }
 
 int plan_memory(const struct plan_memory_question *q, struct plan_memory *out, char *err, size_t err_len) {
