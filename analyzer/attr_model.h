@@ -78,19 +78,15 @@ struct at_cost {
     int8_t grade, matmul;
 };
 
+/* Two cache lines; what rules ask for all the time is in the first (long traces wait for memory). */
 struct at_event {
-    int64_t op;     /* id in the database */
-    int64_t key_ns; /* place in issue order: the end of an allocation, the start of all else */
-    int64_t start_ns, end_ns;
-    int64_t device_start_ns, device_end_ns; /* ACCT_NULL_I64 */
-    int64_t m, n, k, batch;                 /* GEMM */
-    int32_t name;                           /* kernels: number of the function (api, or ROW_KERNEL_NAME + kernel) */
-    int32_t buffer0, buffers;               /* in at_trace.buffer */
-    int32_t access0, accesses;              /* in at_trace.access */
-    int32_t step, micro_batch;              /* result; step -1: none */
-    int32_t cost;                           /* in at_trace.cost; -1 */
-    int32_t set;                            /* op_set.buffers; AT_OWN_SET: -op */
-    int32_t block;                          /* allocations and releases: which */
+    int32_t name;              /* kernels: number of the function (api, or ROW_KERNEL_NAME + kernel) */
+    int32_t buffer0, buffers;  /* in at_trace.buffer */
+    int32_t access0, accesses; /* in at_trace.access */
+    int32_t step, micro_batch; /* result; step -1: none */
+    int32_t cost;              /* in at_trace.cost; -1 */
+    int32_t set;               /* op_set.buffers; AT_OWN_SET: -op */
+    int32_t block;             /* allocations and releases: which */
     int8_t kind, phase;
     int8_t beyond;         /* writes, perhaps, where nobody knows: through a pointer that lies in memory */
     int8_t own;            /* K: a kernel that is taken for a product */
@@ -99,6 +95,16 @@ struct at_event {
     int8_t bits_a, bits_b; /* of an element of a factor; 0: not known */
     int8_t phase_by;       /* enum at_found_by */
     int8_t call;           /* enum at_call */
+    int64_t op;            /* id in the database */
+    int64_t key_ns;        /* place in issue order: the end of an allocation, the start of all else */
+    int64_t start_ns, end_ns;
+    int64_t m, n, k, batch; /* GEMM */
+    int64_t filler;
+};
+
+/* The device's times for an event; busy_ns -1: none. */
+struct at_device_time {
+    int64_t start_ns, end_ns, busy_ns;
 };
 
 /* What an event was handed, as the trace tells it. */
@@ -256,14 +262,14 @@ struct at_trace {
     int32_t first_gemm;   /* event: the first product whose result anything reads */
     int32_t training_end; /* event behind the last change in place: the training part ends */
     int32_t first_weight_read;
-    int blind;        /* directions of most launches are not known */
-    double guessed;   /* share of launches with an argument whose direction the trace does not tell */
-    int late;         /* attached while the program was training */
-    int64_t *busy_ns; /* per event: the device's time for it, -1: none; NULL: there are no such times */
-    int no_memory;    /* a call returned what those do that found no memory */
-    int died;         /* the program did no more work after a call that found no memory; the caller's */
-    int8_t cut;       /* enum at_cut */
-    uint8_t *cut_is;  /* per range, with `cut`: enum at_cut_kind */
+    int blind;                     /* directions of most launches are not known */
+    double guessed;                /* share of launches with an argument whose direction the trace does not tell */
+    int late;                      /* attached while the program was training */
+    struct at_device_time *device; /* per event; NULL: there are no such times */
+    int no_memory;                 /* a call returned what those do that found no memory */
+    int died;                      /* the program did no more work after a call that found no memory; the caller's */
+    int8_t cut;                    /* enum at_cut */
+    uint8_t *cut_is;               /* per range, with `cut`: enum at_cut_kind */
 
     struct at_map modified; /* (run, range): a kernel modifies a carried range there */
     struct at_map updated;  /* (run, range): update runs and the weights they update */
@@ -412,9 +418,17 @@ static inline int at_is_result(const struct at_trace *t, const struct at_access 
 #define AT_EACH_ACCESS(t, e, a)                                                                                  \
     for (const struct at_access *a = (t)->access + (t)->event[e].access0, *a##_end = a + (t)->event[e].accesses; \
          a < a##_end; a++)
+/* Touches of a range lie far apart in memory, and in a long trace far from any cache: the ones that come some turns
+ * later are asked for now. at_trace.touch has so many more than it needs. */
+enum { AT_TOUCH_AHEAD = 16 };
+static inline const struct at_access *at_touch(const struct at_trace *t, int32_t i) {
+    __builtin_prefetch(&t->access[t->touch[i + AT_TOUCH_AHEAD]]);
+    __builtin_prefetch(&t->event[t->access[t->touch[i + AT_TOUCH_AHEAD / 2]].event]);
+    return &t->access[t->touch[i]];
+}
 /* Over the touches of a range or value x. The outer loop only declares; break and continue mean the inner one. */
 #define AT_EACH_TOUCH(t, x, a)                                                                    \
     for (int32_t a##_i = (x)->touch0, a##_n = a##_i + (x)->touches; a##_i < a##_n; a##_i = a##_n) \
-        for (const struct at_access *a; a##_i < a##_n && (a = &(t)->access[(t)->touch[a##_i]]) != NULL; a##_i++)
+        for (const struct at_access *a; a##_i < a##_n && (a = at_touch(t, a##_i)) != NULL; a##_i++)
 
 #endif

@@ -6,6 +6,7 @@
 
 struct pool_block {
     struct pool_block *next, *prev;
+    char gap[32]; /* large blocks, which malloc maps 16 bytes behind a page's begin, then begin at a cache line */
     _Alignas(16) char memory[];
 };
 

@@ -113,7 +113,7 @@ static struct op_group *op_group(struct sums *s, const struct at_event *e) {
 
 static void add_to_kind(struct sums *s, const struct at_event *e) {
     struct op_group *g = op_group(s, e);
-    int64_t busy = s->t->busy_ns ? s->t->busy_ns[e - s->t->event] : -1;
+    int64_t busy = s->t->device ? s->t->device[e - s->t->event].busy_ns : -1;
     g->ops++;
     g->timed += busy >= 0;
     if (busy > 0 && __builtin_add_overflow(g->busy_ns, busy, &g->busy_ns)) s->too_large = 1;

@@ -78,9 +78,8 @@ static int give_times(struct at_trace *t, sqlite3 *db, const struct place *place
         int64_t op = sqlite3_column_int64(st, 0);
         while (i < n && place[i].op < op) i++;
         if (i == n || place[i].op != op) continue;
-        t->event[place[i].event].device_start_ns = sqlite3_column_int64(st, 1);
-        t->event[place[i].event].device_end_ns = sqlite3_column_int64(st, 2);
-        t->busy_ns[place[i].event] = sqlite3_column_int64(st, 3);
+        t->device[place[i].event] = (struct at_device_time){sqlite3_column_int64(st, 1), sqlite3_column_int64(st, 2),
+                                                            sqlite3_column_int64(st, 3)};
     }
     sqlite3_finalize(st);
     return rc;
@@ -97,8 +96,8 @@ static int has_times(sqlite3 *db) {
 int at_times(struct at_trace *t, sqlite3 *db, char *err, size_t err_len) {
     if (write_all(db, err, err_len)) return -1;
     if (!has_times(db)) return 0;
-    t->busy_ns = POOL_NEW(t->pool, int64_t, t->events);
-    for (int32_t i = 0; i < t->events; i++) t->busy_ns[i] = -1;
+    t->device = POOL_NEW(t->pool, struct at_device_time, t->events);
+    for (int32_t i = 0; i < t->events; i++) t->device[i].busy_ns = -1;
     struct place *place = POOL_NEW(t->pool, struct place, t->events);
     int32_t n = 0;
     for (int32_t i = 0; i < t->events; i++)

@@ -19,7 +19,7 @@ static void list_touches(struct at_trace *t) {
         n += t->range[r].touches;
         t->range[r].touches = 0;
     }
-    t->touch = POOL_NEW(t->pool, int32_t, n);
+    t->touch = POOL_NEW(t->pool, int32_t, n + AT_TOUCH_AHEAD + 1);
     for (int32_t i = 0; i < t->accesses; i++) {
         if (!is_shown(t, &t->access[i])) continue;
         struct at_range *r = &t->range[t->access[i].range];
@@ -70,7 +70,7 @@ static void values_of_range(struct at_trace *t, int32_t r, int32_t *room) {
     struct last_write last = {-1, -1, 0};
     range->value0 = t->values;
     for (int32_t i = range->touch0; i < range->touch0 + range->touches; i++) {
-        struct at_access *a = &t->access[t->touch[i]];
+        struct at_access *a = (struct at_access *)at_touch(t, i);
         if (a->event != last_event) before = last.event;
         if (a->event != last_event && works_on(t, a, &last)) a->mode = AT_RW;
         if (i == range->touch0 || (a->mode == AT_W && a->event != last_event)) {

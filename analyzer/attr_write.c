@@ -159,9 +159,10 @@ static struct device_time device_time_of(const struct at_trace *t, int32_t step,
     for (int32_t i = s->ops.first; i <= s->ops.last; i++) {
         const struct at_event *e = &t->event[i];
         if (e->step != step || !is_timed(e)) continue;
-        if (e->device_end_ns == ACCT_NULL_I64) return (struct device_time){ACCT_NULL_I64, ACCT_NULL_I64};
-        if (d.start_ns == ACCT_NULL_I64 || e->device_start_ns < d.start_ns) d.start_ns = e->device_start_ns;
-        if (d.end_ns == ACCT_NULL_I64 || e->device_end_ns > d.end_ns) d.end_ns = e->device_end_ns;
+        const struct at_device_time *x = t->device ? &t->device[i] : NULL;
+        if (!x || x->busy_ns < 0) return (struct device_time){ACCT_NULL_I64, ACCT_NULL_I64};
+        if (d.start_ns == ACCT_NULL_I64 || x->start_ns < d.start_ns) d.start_ns = x->start_ns;
+        if (d.end_ns == ACCT_NULL_I64 || x->end_ns > d.end_ns) d.end_ns = x->end_ns;
     }
     return d;
 }
