@@ -52,8 +52,8 @@ static void print_times(struct emitter *e, const struct measured *x) {
 static void print_rates(struct emitter *e, const struct bench_results *r, const struct measured *x, const char *key) {
     char text[64];
     double rate = *x->skipped ? NAN : bench_amount(x) / x->median_s, promised = bench_promised(r, x);
-    int integer = !strcmp(x->kind, "gemm") && bench_format(x->what) == ACCT_INT8;
-    emit_real(e, key, NULL, UNIT_NONE, integer ? NAN : rate);
+    int integer = !strcmp(x->kind, "gemm") && bench_format(x->what) == ACCT_INT8, copy = !strcmp(x->kind, "copy");
+    emit_real(e, key, NULL, copy ? UNIT_BYTES_PER_S : UNIT_FLOPS_PER_S, integer ? NAN : rate);
     if (!strcmp(x->kind, "gemm")) emit_real(e, "ops_per_s", NULL, UNIT_NONE, integer ? rate : NAN);
     emit_real(e, "promised", NULL, UNIT_NONE, promised);
     rate_words(text, sizeof text, x, rate);
@@ -149,7 +149,7 @@ static void print_copies(struct emitter *e, const struct bench_results *r) {
         emit_text(e, "way", NULL, x->what);
         emit_text(e, NULL, "copy", name);
         emit_text(e, "how", "how", x->part);
-        emit_int(e, "bytes", NULL, UNIT_NONE, x->bytes);
+        emit_int(e, "bytes", NULL, UNIT_BYTES, x->bytes);
         char text[64];
         emit_human_bytes(text, sizeof text, x->bytes);
         emit_text(e, NULL, "size", text);
@@ -171,7 +171,7 @@ static void print_costs(struct emitter *e, const struct bench_results *r, const 
         emit_object(e, "", NULL, LOOK_FIELDS);
         emit_text(e, what, what, x->what);
         if (x->bytes) {
-            emit_int(e, "bytes", NULL, UNIT_NONE, x->bytes);
+            emit_int(e, "bytes", NULL, UNIT_BYTES, x->bytes);
             emit_human_bytes(text, sizeof text, x->bytes);
             emit_text(e, NULL, "size", text);
         }
