@@ -12,3 +12,6 @@ $(BUILD)/fuzz/fuzz_user_rules: $(FUZZ_RULES_SRC) $(wildcard analyzer/user_rules.
 	$(Q)$(CLANG) $(CPPFLAGS_ALL) -std=c11 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined $(FUZZ_RULES_SRC) -o $@ -lsqlite3
 FUZZERS += $(BUILD)/fuzz/fuzz_user_rules
 TEST_PROGRAMS += $(BUILD)/fuzz/fuzz_user_rules
+
+UNIT_test_analyze_threads = $(call objs,$(ANALYSIS_SRC) $(STORE_SRC)) $(PTX_OBJ)
+LIBS_test_analyze_threads = $(STORE_LIBS) $(PTX_LIBS) -l:libstdc++.a -lpthread
