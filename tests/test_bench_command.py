@@ -12,8 +12,8 @@ FORMATS = ['fp64', 'fp32', 'tf32', 'bf16', 'fp16', 'fp16_acc16', 'fp8', 'int8']
 DEVICE = [] if ON_GPU else ['--vgpu']
 
 
-def bench(*args, **kw):
-    return run(ACCT, 'bench', *args, **kw)
+def bench(*args, env=None, **kw):
+    return run(ACCT, 'bench', *args, env={**(ENV if ON_GPU else {}), **(env or {})}, **kw)
 
 
 def measured(*args, **kw):
