@@ -49,7 +49,8 @@ static int take_runtime(struct cuda *c, char *err, size_t err_len) {
                  "LD_LIBRARY_PATH; --vgpu needs neither");
         return -1;
     }
-    CUDA_RUNTIME_FUNCTIONS(CUDA_TAKE)
+#define RUNTIME CUDA_TAKE
+#include "measure/measure_functions.def"
     p = need(library, "cudaGetDeviceProperties");
     memcpy(&c->cudaGetDeviceProperties, &p, sizeof p);
     p = dlsym(library, "acctVgpuDevice");
@@ -63,7 +64,8 @@ static int take_blas(struct cuda *c, char *err, size_t err_len) {
         snprintf(err, err_len, "libcublas.so is not found: install cuBLAS, or name its folder in LD_LIBRARY_PATH");
         return -1;
     }
-    CUDA_BLAS_FUNCTIONS(CUDA_TAKE)
+#define BLAS CUDA_TAKE
+#include "measure/measure_functions.def"
     return first_missing ? refuse("libcublas", err, err_len) : 0;
 }
 
@@ -71,7 +73,8 @@ static int take_blas(struct cuda *c, char *err, size_t err_len) {
 static void take_lt(struct cuda *c) {
     void *library = open_library("libcublasLt"), *p;
     if (!library) return;
-    CUDA_LT_FUNCTIONS(CUDA_TAKE)
+#define LT CUDA_TAKE
+#include "measure/measure_functions.def"
     c->lt = !first_missing;
     first_missing = NULL;
 }

@@ -10,30 +10,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CUDA_RUNTIME_FUNCTIONS(X)                                                                                 \
-    X(cudaGetErrorString)                                                                                         \
-    X(cudaGetLastError)                                                                                           \
-    X(cudaGetDeviceCount) X(cudaSetDevice) X(cudaDeviceGetAttribute) X(cudaMemGetInfo) X(cudaRuntimeGetVersion)   \
-        X(cudaDriverGetVersion) X(cudaDeviceCanAccessPeer) X(cudaDeviceEnablePeerAccess) X(cudaDeviceSynchronize) \
-            X(cudaMalloc) X(cudaFree) X(cudaMallocAsync) X(cudaFreeAsync) X(cudaMallocHost) X(cudaFreeHost)       \
-                X(cudaMemcpy) X(cudaMemcpyAsync) X(cudaMemcpyPeerAsync) X(cudaStreamCreateWithFlags)              \
-                    X(cudaStreamSynchronize) X(cudaEventCreate) X(cudaEventRecord) X(cudaEventSynchronize)        \
-                        X(cudaEventElapsedTime) X(cudaLibraryLoadData) X(cudaLibraryGetKernel) X(cudaLaunchKernel)
-#define CUDA_BLAS_FUNCTIONS(X) \
-    X(cublasCreate_v2) X(cublasSetStream_v2) X(cublasGetVersion_v2) X(cublasGemmEx) X(cublasGetStatusString)
-#define CUDA_LT_FUNCTIONS(X)                                                                                \
-    X(cublasLtCreate)                                                                                       \
-    X(cublasLtMatmulDescCreate)                                                                             \
-    X(cublasLtMatmulDescDestroy) X(cublasLtMatmulDescSetAttribute) X(cublasLtMatrixLayoutCreate)            \
-        X(cublasLtMatrixLayoutDestroy) X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy) \
-            X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatmulAlgoGetHeuristic) X(cublasLtMatmul)
-
 struct cuda {
-#define CUDA_MEMBER(f) __typeof__(&f) f;
-    CUDA_RUNTIME_FUNCTIONS(CUDA_MEMBER)
-    CUDA_BLAS_FUNCTIONS(CUDA_MEMBER)
-    CUDA_LT_FUNCTIONS(CUDA_MEMBER)
-#undef CUDA_MEMBER
+#define RUNTIME(f) __typeof__(&f) f;
+#define BLAS(f) __typeof__(&f) f;
+#define LT(f) __typeof__(&f) f;
+#include "measure/measure_functions.def"
     /* Its struct is not the same in all versions; the name comes first in each. */
     int (*cudaGetDeviceProperties)(void *properties, int device);
     int (*acctVgpuDevice)(int ordinal, void *out); /* of the virtual GPU; NULL: a genuine runtime */
