@@ -3,12 +3,16 @@
 #include "analyzer/attr_rows.h"
 
 #define ARGUMENTS_MOST 12 /* of a function that takes single tensors */
+#define COUNT_SHIFT 26    /* number of pointers, above the number of the function */
 
 /* Rules hold for (function, argument): a map from that pair to bits. */
 enum { FRESH = 1, CLEARED = 2 };
 
-static uint64_t argument(const struct at_event *e, int slot) {
-    return at_pair(e->name, slot);
+struct inference;
+static int32_t function_of(const struct at_trace *t, const struct inference *f, const struct at_event *e);
+
+static uint64_t argument(const struct at_trace *t, const struct inference *f, const struct at_event *e, int slot) {
+    return at_pair(function_of(t, f, e), slot);
 }
 
 /* ---- E1: a pointer reaches over the ranges after it that only products read and nobody writes
@@ -101,6 +105,22 @@ static void count_pointers(struct at_trace *t, struct inference *f, const struct
         *n = -1;
 }
 
+/* Its slots are the kernel's own parameters: that their number varies only tells that some may be null. */
+static int has_parameters(const struct at_trace *t, const struct at_event *e) {
+    if (e->name < ROW_KERNEL_NAME) return 0;
+    for (int32_t i = e->buffer0; i < e->buffer0 + e->buffers; i++)
+        if (t->buffer[i].slot < 0) return 0;
+    return 1;
+}
+
+/* What stands for its function. Where pointers are counted in the order in which they are handed over, an absent one
+ * moves the others up: launches with as many pointers are alike. */
+static int32_t function_of(const struct at_trace *t, const struct inference *f, const struct at_event *e) {
+    const int64_t *n = at_map_get(&f->pointers, (uint32_t)e->name);
+    int varies = n && *n < 0 && e->lists < 2 && e->buffers <= ARGUMENTS_MOST && e->name < 1 << COUNT_SHIFT;
+    return varies && !has_parameters(t, e) ? e->name | (e->buffers + 1) << COUNT_SHIFT : e->name;
+}
+
 /* Another tensor lay here when the memory was last accessed: not half of the larger one is the same. */
 static int is_other_tensor(const struct at_buffer *x, const struct at_buffer *y) {
     if (x->bytes < 0 || y->bytes < 0) return 0;
@@ -119,18 +139,18 @@ static void observe_lists(struct at_trace *t, struct inference *f) {
         int32_t last = other[a->range] - 1;
         other[a->range] = i + 1;
         if (!ev->lists || a->mode != AT_MAYBE) continue;
-        ++*at_map_put(&f->listed, t->pool, argument(ev, at_slot_of(t, a)), NULL);
+        ++*at_map_put(&f->listed, t->pool, argument(t, f, ev, at_slot_of(t, a)), NULL);
         if (last < 0 || !is_other_tensor(&t->buffer[a->buffer], &t->buffer[t->access[last].buffer])) continue;
-        ++*at_map_put(&f->elsewhere, t->pool, argument(ev, at_slot_of(t, a)), NULL);
+        ++*at_map_put(&f->elsewhere, t->pool, argument(t, f, ev, at_slot_of(t, a)), NULL);
     }
     for (int32_t i = 0; i < t->accesses; i++) {
         const struct at_access *a = &t->access[i];
         const struct at_event *ev = &t->event[a->event];
         if (!ev->lists || a->mode != AT_MAYBE) continue;
-        const int64_t *elsewhere = at_map_get(&f->elsewhere, argument(ev, at_slot_of(t, a)));
-        if (!elsewhere || 4 * *elsewhere < *at_map_get(&f->listed, argument(ev, at_slot_of(t, a)))) continue;
-        *at_map_put(&f->argument, t->pool, argument(ev, at_slot_of(t, a)), NULL) |= FRESH;
-        at_map_put(&f->writes, t->pool, (uint32_t)ev->name, NULL);
+        const int64_t *elsewhere = at_map_get(&f->elsewhere, argument(t, f, ev, at_slot_of(t, a)));
+        if (!elsewhere || 4 * *elsewhere < *at_map_get(&f->listed, argument(t, f, ev, at_slot_of(t, a)))) continue;
+        *at_map_put(&f->argument, t->pool, argument(t, f, ev, at_slot_of(t, a)), NULL) |= FRESH;
+        at_map_put(&f->writes, t->pool, (uint32_t)function_of(t, f, ev), NULL);
     }
     for (int32_t r = 0; r < t->ranges; r++) other[r] = 0;
     for (int32_t i = t->accesses - 1; i >= 0; i--) {
@@ -139,7 +159,7 @@ static void observe_lists(struct at_trace *t, struct inference *f) {
         int32_t next = other[a->range] - 1;
         other[a->range] = i + 1;
         if (!ev->lists || a->mode != AT_MAYBE || next < 0) continue;
-        *at_map_put(&f->in_vain, t->pool, argument(ev, at_slot_of(t, a)), NULL) += t->access[next].mode == AT_W;
+        *at_map_put(&f->in_vain, t->pool, argument(t, f, ev, at_slot_of(t, a)), NULL) += t->access[next].mode == AT_W;
     }
     pool_give(t->pool, other);
 }
@@ -147,15 +167,16 @@ static void observe_lists(struct at_trace *t, struct inference *f) {
 /* M1, M2: arguments that name memory which nobody has written yet, or which was just cleared. */
 static void observe(struct at_trace *t, struct inference *f) {
     uint8_t *state = POOL_NEW(t->pool, uint8_t, t->ranges); /* 1 written; 2 cleared last */
+    for (int32_t e = 0; e < t->events; e++)
+        if (t->event[e].kind == AT_KERNEL) count_pointers(t, f, &t->event[e]);
     for (int32_t e = 0; e < t->events; e++) {
         const struct at_event *ev = &t->event[e];
         if (ev->kind == AT_KERNEL) {
-            count_pointers(t, f, ev);
             AT_EACH_ACCESS(t, e, a) {
                 if (a->mode != AT_MAYBE) continue;
                 int what = !(state[a->range] & 1) ? FRESH : state[a->range] & 2 ? CLEARED : 0;
-                if (what) *at_map_put(&f->argument, t->pool, argument(ev, at_slot_of(t, a)), NULL) |= what;
-                if (what == FRESH) at_map_put(&f->writes, t->pool, (uint32_t)ev->name, NULL);
+                if (what) *at_map_put(&f->argument, t->pool, argument(t, f, ev, at_slot_of(t, a)), NULL) |= what;
+                if (what == FRESH) at_map_put(&f->writes, t->pool, (uint32_t)function_of(t, f, ev), NULL);
             }
         }
         AT_EACH_ACCESS(t, e, a)
@@ -164,32 +185,25 @@ static void observe(struct at_trace *t, struct inference *f) {
     pool_give(t->pool, state);
 }
 
-static int infer(const struct inference *f, const struct at_event *e, int slot) {
-    const int64_t *what = at_map_get(&f->argument, argument(e, slot));
+static int infer(const struct at_trace *t, const struct inference *f, const struct at_event *e, int slot) {
+    const int64_t *what = at_map_get(&f->argument, argument(t, f, e, slot));
     if (what && *what & CLEARED) return AT_RW;
     if (what && *what & FRESH) return AT_W;
-    return at_map_has(&f->writes, (uint32_t)e->name) ? AT_R : AT_MAYBE;
+    return at_map_has(&f->writes, (uint32_t)function_of(t, f, e)) ? AT_R : AT_MAYBE;
 }
 
 /* A list is read if writes to it would mostly be in vain. */
-static int infer_list(const struct inference *f, const struct at_event *e, int slot) {
-    int mode = infer(f, e, slot);
-    const int64_t *all = at_map_get(&f->listed, argument(e, slot)), *vain = at_map_get(&f->in_vain, argument(e, slot));
+static int infer_list(const struct at_trace *t, const struct inference *f, const struct at_event *e, int slot) {
+    int mode = infer(t, f, e, slot);
+    const int64_t *all = at_map_get(&f->listed, argument(t, f, e, slot)),
+                  *vain = at_map_get(&f->in_vain, argument(t, f, e, slot));
     return mode == AT_MAYBE && all && vain && 2 * *vain > *all ? AT_R : mode;
-}
-
-/* Its slots are the kernel's own parameters: that their number varies only tells that some may be null. */
-static int has_parameters(const struct at_trace *t, const struct at_event *e) {
-    if (e->name < ROW_KERNEL_NAME) return 0;
-    for (int32_t i = e->buffer0; i < e->buffer0 + e->buffers; i++)
-        if (t->buffer[i].slot < 0) return 0;
-    return 1;
 }
 
 /* What one argument shows holds for all launches of the function. */
 static int takes_single_tensors(const struct at_trace *t, const struct inference *f, const struct at_event *e) {
-    if (e->lists || e->buffers > ARGUMENTS_MOST) return 0;
-    return *at_map_get(&f->pointers, (uint32_t)e->name) >= 0 || has_parameters(t, e);
+    if (e->lists > 1 || e->buffers > ARGUMENTS_MOST) return 0;
+    return *at_map_get(&f->pointers, (uint32_t)e->name) >= 0 || has_parameters(t, e) || function_of(t, f, e) != e->name;
 }
 
 void at_directions(struct at_trace *t) {
@@ -207,10 +221,11 @@ void at_directions(struct at_trace *t) {
         blind += unknown;
         for (int32_t i = ev->access0; ev->lists > 1 && i < ev->access0 + ev->accesses; i++)
             if (t->access[i].mode == AT_MAYBE)
-                t->access[i].mode = (int8_t)infer_list(&f, ev, at_slot_of(t, &t->access[i]));
+                t->access[i].mode = (int8_t)infer_list(t, &f, ev, at_slot_of(t, &t->access[i]));
         if (!unknown || !takes_single_tensors(t, &f, ev)) continue;
         for (int32_t i = ev->access0; i < ev->access0 + ev->accesses; i++)
-            if (t->access[i].mode == AT_MAYBE) t->access[i].mode = (int8_t)infer(&f, ev, at_slot_of(t, &t->access[i]));
+            if (t->access[i].mode == AT_MAYBE)
+                t->access[i].mode = (int8_t)infer(t, &f, ev, at_slot_of(t, &t->access[i]));
     }
     t->blind = 2 * blind > kernels;
     t->guessed = kernels ? (double)blind / (double)kernels : 0;

@@ -250,7 +250,7 @@ static void settle_lists(struct lists *l) {
         const struct at_event *ev = &t->event[e];
         int32_t lists = takes_lists(l, ev) ? lists_of(l, ev) : 1;
         if (lists > 1) settle_launch(l, &(struct launch){t->buffer + ev->buffer0, ev->buffers / lists, lists});
-        if (takes_lists(l, ev)) name_lists(t, &t->event[e], lists);
+        if (takes_lists(l, ev) && (lists > 1 || ev->buffers > ARGUMENTS_MOST)) name_lists(t, &t->event[e], lists);
         learn_event(l, ev);
     }
 }

@@ -82,6 +82,30 @@ static void find_more_gradients(struct at_trace *t, const struct at_block *b) {
     }
 }
 
+/* Whatever touches the range touches the one before it with the same pointer, products among others: both are of one
+ * tensor, and pointers of unknown extent show at its beginning only. */
+static int goes_on_from(const struct at_trace *t, int32_t range) {
+    int products = 0;
+    AT_EACH_TOUCH(t, &t->range[range], a) {
+        int with = 0;
+        for (const struct at_access *b = a; b >= t->access + t->event[a->event].access0 && b->buffer == a->buffer; b--)
+            with |= b->range == range - 1;
+        if (!with) return 0;
+        products |= t->event[a->event].kind == AT_GEMM;
+    }
+    return products;
+}
+
+/* More touches the part before it, so its evidence is the better. */
+static void follow_tensor(struct at_trace *t, const struct at_block *b) {
+    for (int32_t r = b->range0 + 1; r < b->range0 + b->ranges; r++) {
+        struct at_verdict *v = verdict_of(t, r), *before = verdict_of(t, r - 1);
+        if (v->cls == before->cls || t->range[r - 1].touches == t->range[r].touches || !goes_on_from(t, r)) continue;
+        v->cls = before->cls;
+        v->rule = AT_RULE_SAME_TENSOR;
+    }
+}
+
 static void follow_majority(struct at_trace *t, const struct at_block *b) {
     int64_t bytes[AT_CLASSES] = {0}, all = 0;
     int top = 0;
@@ -112,6 +136,7 @@ void at_neighbours(struct at_trace *t) {
             continue;
         }
         find_more_gradients(t, b);
+        follow_tensor(t, b);
         follow_majority(t, b);
     }
 }

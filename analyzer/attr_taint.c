@@ -99,6 +99,22 @@ static int multiplies_gradient(const struct taint *x, int32_t e) {
     return 0;
 }
 
+/* The next op that touches what `gemm` made is a kernel that adds it to a gradient of its size, and there is no other.
+ */
+static int makes_addend(const struct at_trace *t, int32_t gemm) {
+    AT_EACH_ACCESS(t, gemm, a) {
+        const struct at_value *v = &t->value[a->value];
+        if (!at_is_result(t, a) || v->birth != gemm || v->touches != 2) continue;
+        const struct at_access *by = &t->access[t->touch[v->touch0 + 1]];
+        if (t->event[by->event].kind != AT_KERNEL || t->event[by->event].buffers > 3) continue;
+        AT_EACH_ACCESS(t, by->event, b)
+        if (b->range != by->range && at_writes(b->mode) && t->value[b->value].grad &&
+            at_same_count(at_access_bytes(t, b), at_access_bytes(t, by)))
+            return 1;
+    }
+    return 0;
+}
+
 static void pass_op(struct taint *x, int32_t e) {
     const struct at_trace *t = x->t;
     struct reads r = look_at(x, e);
@@ -108,7 +124,7 @@ static void pass_op(struct taint *x, int32_t e) {
     if (t->event[e].kind == AT_GEMM && !backward && (at_is_grad_op(t, e) || other_axis))
         backward = tainted = 1;                    /* P3b */
     if (t->event[e].kind == AT_GEMM && t->blind) { /* P3d */
-        if (at_is_grad_op(t, e) || other_axis || multiplies_gradient(x, e))
+        if (at_is_grad_op(t, e) || other_axis || multiplies_gradient(x, e) || makes_addend(t, e))
             x->label = AT_BACKWARD;
         else if (t->weight_read[e] >= 0)
             x->label = AT_RECOMPUTE;
