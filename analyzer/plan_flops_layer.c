@@ -159,16 +159,18 @@ static void conv_shapes(const struct plan_conv *c, const struct plan_conv_cost *
     shape_text(l->y_shape, sizeof l->y_shape, n, y);
 }
 
-static void conv_formula(const struct plan_conv *c, const struct plan_conv_cost *cost, char *out, size_t room) {
-    int64_t v[3 + 2 * PLAN_SPATIAL + 1] = {2, c->batch};
-    int n = 2;
+/* Of so many passes, which cost the same. */
+static void conv_formula(const struct plan_conv *c, const struct plan_conv_cost *cost, int passes, char *out,
+                         size_t room) {
+    int64_t v[4 + 2 * PLAN_SPATIAL + 1] = {passes, 2, c->batch};
+    int n = 3;
     for (int d = 0; d < c->spatial; d++) v[n++] = c->transposed ? c->in[d] : cost->out[d];
     v[n++] = c->transposed ? c->in_channels : c->out_channels;
     v[n++] = (c->transposed ? c->out_channels : c->in_channels) / c->groups;
     for (int d = 0; d < c->spatial; d++) v[n++] = c->kernel[d];
-    snprintf(out, room, "2 N %s kernel = %s",
+    snprintf(out, room, "%s2 N %s kernel = %s", passes > 1 ? "passes x " : "",
              c->transposed ? "input-positions C_in (C_out / groups)" : "output-positions C_out (C_in / groups)",
-             flops_times(n, v));
+             flops_times(passes > 1 ? n : n - 1, passes > 1 ? v : v + 1));
 }
 
 static int convolve(struct flops *f, int transposed) {
@@ -188,7 +190,7 @@ static int convolve(struct flops *f, int transposed) {
     l.flops = cost.flops;
     l.x = cost.x, l.w = cost.w, l.y = cost.y;
     conv_shapes(&c, &cost, &l);
-    conv_formula(&c, &cost, formula, sizeof formula);
+    conv_formula(&c, &cost, 1, formula, sizeof formula);
     if ((code = add_layer(f, &l, &p, &sum))) return code;
     sheet_result_text(&f->sheet, "output", "output", l.y_shape,
                       transposed ? "(in - 1) stride - 2 padding + dilation (kernel - 1) + output padding + 1"
@@ -196,8 +198,8 @@ static int convolve(struct flops *f, int transposed) {
     flops_pass_result(f, "forward_flops", "forward", p.forward, cost.flops, formula);
     flops_pass_result(f, "input_gradient_flops", "input gradient", p.input_grad, cost.flops, "as forward");
     flops_pass_result(f, "weight_gradient_flops", "weight gradient", p.weight_grad, cost.flops, "as forward");
-    if (f->n_parts == 1) return flops_finish(f, sum, "%s", formula);
-    return flops_finish(f, sum, "%d passes of %s", f->n_parts, formula);
+    conv_formula(&c, &cost, f->n_parts, formula, sizeof formula);
+    return flops_finish(f, sum, "%s", formula);
 }
 
 static int conv(struct flops *f) {

@@ -208,6 +208,7 @@ static void print_operands(struct emitter *e, const struct flops *f) {
 
 static void print_part(struct emitter *e, const struct flops *f, const struct flops_part *p) {
     struct roof r = roof_of(f, p);
+    char text[64];
     emit_object(e, "", NULL, LOOK_FIELDS);
     emit_text(e, "name", "part", p->name);
     emit_int(e, f->type->integer ? "integer_ops" : "flops", f->type->integer ? "operations" : "FLOPs", UNIT_NONE,
@@ -217,7 +218,10 @@ static void print_part(struct emitter *e, const struct flops *f, const struct fl
     else
         emit_int(e, "bytes", "bytes", UNIT_NONE, p->bytes);
     emit_real(e, "time_s", NULL, UNIT_NONE, r.time_s);
-    if (f->has_device) emit_real(e, NULL, "time at the roof", UNIT_NS, r.time_s * 1e9);
+    if (f->has_device) {
+        sheet_human_seconds(text, sizeof text, r.time_s);
+        emit_text(e, NULL, "time at the roof", isnan(r.time_s) ? NULL : text);
+    }
     emit_text(e, "bound", f->has_device ? "bound by" : NULL, r.bound);
     emit_end(e);
 }
@@ -247,7 +251,9 @@ static void print_tables(struct emitter *e, const void *context) {
 /* With several parts their bytes say more than those of the operands one by one. */
 static void sum_parts(struct flops *f) {
     size_t n = 0, room = sizeof f->bytes_formula;
-    if (f->n_parts < 2 || f->part[0].order || f->bytes < 0) return;
+    __int128 sum = 0;
+    for (int i = 0; i < f->n_parts; i++) sum += f->part[i].bytes;
+    if (f->n_parts < 2 || f->part[0].order || sum != f->bytes) return; /* steps also move what lies between them */
     for (int i = 0; i < f->n_parts && n < room; i++)
         n += (size_t)snprintf(f->bytes_formula + n, room - n, "%s%s", i ? " + " : "", flops_digits(f->part[i].bytes));
 }

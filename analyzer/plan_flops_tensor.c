@@ -203,9 +203,11 @@ static int einsum_results(struct flops *f, const struct plan_order *given, const
     if (p->operands > 2) add_best(f, given, best);
     if (!given->n) sheet_note(&f->sheet, "A view: nothing is computed and nothing moved.");
     if (is_diagonal(p)) sheet_note(&f->sheet, "An axis twice in one operand is its diagonal; only that is read.");
-    if (given->n > 1 && p->operands == 2)
+    if (given->n > 1 && p->operands == 2) {
+        add_largest(f, "largest_intermediate_bytes", "largest intermediate", given);
         sheet_note(&f->sheet,
                    "An axis that one operand alone has and the result lacks is summed first, 1 per element.");
+    }
     f->sheet.convention = "einops; a multiply-add is 2; bytes: each operand once";
     return flops_print(f);
 }

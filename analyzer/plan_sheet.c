@@ -151,7 +151,7 @@ void sheet_note(struct plan_sheet *s, const char *format, ...) {
 /* ---- printing ---- */
 
 /* People see seconds in the unit that fits. */
-static void human_seconds(char *out, size_t room, double s) {
+void sheet_human_seconds(char *out, size_t room, double s) {
     static const struct {
         double from, seconds;
         const char *name;
@@ -167,7 +167,7 @@ static void human_real(char *out, size_t room, enum sheet_unit unit, double valu
     if (isnan(value)) {
         snprintf(out, room, "unknown");
     } else if (unit == SHEET_SECONDS) {
-        human_seconds(out, room, value);
+        sheet_human_seconds(out, room, value);
     } else if (unit == SHEET_BYTES) {
         if (fabs(value) < 9e18)
             emit_human(out, room, UNIT_BYTES, value, 1);

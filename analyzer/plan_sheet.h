@@ -72,6 +72,9 @@ void sheet_result_text(struct plan_sheet *s, const char *key, const char *label,
                        ...) __attribute__((format(printf, 5, 6)));
 void sheet_note(struct plan_sheet *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* `3.2 us`, `143.9 days`: as people see seconds. */
+void sheet_human_seconds(char *out, size_t room, double seconds);
+
 /* Prints in the format and to the file that the options say; returns the exit code. Frees the sheet. A bad --format is
  * refused here: call sheet_check before work that takes long. */
 int sheet_print(struct plan_sheet *s);

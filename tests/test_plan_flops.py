@@ -478,7 +478,7 @@ def test_what_cannot_be_is_refused(words, says):
 # ---- what is printed ----------------------------------------------------------------------------------------------------------------------------
 
 DOCUMENTS = {'flops': [
-    'matmul 4 5 6 --device h100-sxm', 'gemm 4 5 6 --dtype int8 --batch 2', 'symm 4 5', 'gbmv 4 5 1 1', 'syrk 4 5', 'grouped 1,2,3 4,5,6 --dtype int8', 'einsum ij,jk->ik 2,3 3,4',
+    'matmul 4 5 6 --device h100-sxm', 'gemm 4 5 6 --dtype int8 --batch 2', 'symm 4 5', 'gbmv 4 5 1 1', 'syrk 4 5', 'grouped 1,2,3 4,5,6 --dtype int8', 'einsum ij,jk->ik 2,3 3,4', 'einsum ij,j->j 2,3 3 --device h200',
     'einsum ij,jk,kl->il 2,3 3,4 4,5 --device a100-80', 'einsum ij,jk,kl->il 2,3 3,4 4,5 --dtype int8', 'reduce,a b -> a,sum,2,3', 'rearrange,a b -> b a,2,3',
     'conv --input 1,2,5,5 --out-channels 3 --kernel 3 --pass both', 'convtranspose --input 1,2,5,5 --out-channels 3 --kernel 3', 'attention 1 2 3 4 --pass both',
     'linear 2 3 4 --pass both --bias', 'embedding 2 3 4'],
@@ -497,6 +497,10 @@ def test_keys_are_documented(command):
         for part, says in (('inputs', 'from'), ('results', 'formula')):
             assert all(set(v) == {'value', 'unit', says} and v[says] for v in s[part].values()), line
             printed |= {f'{part}.{k}' for k in s[part]}
+        for key in ('bytes', 'flops', 'integer_ops', 'best_flops'):                # the numbers of a formula make its value
+            numbers = s['results'].get(key, {}).get('formula', '').split(' = ')[-1].replace('read ', '').replace('written ', '')
+            if re.fullmatch(r'[\d+x() /]+', numbers) and s.value(key):
+                assert eval(numbers.replace('x', '*').replace('/', '//')) == s.value(key), (line, key)
         printed |= {f'{table}[].{k}' for table in ('operands', 'parts', 'given_order', 'best_order', 'steps') for row in s.get(table, []) for k in row}
     assert printed == test_format.documented_keys()[f'acct plan {command}'] - {'convention'}
 
