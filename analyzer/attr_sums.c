@@ -28,6 +28,9 @@ struct sums {
     struct step_group *step;
     struct op_group *op;
     int64_t steps, step_room, ops, op_room;
+    struct latest { /* by at_event.cost + 1: the groups, + 1, of the latest such event: most later ones are in them */
+        int64_t step, op;
+    } * latest;
     const char *dtype[64]; /* seen so far */
     int dtypes;
     int too_large;
@@ -58,6 +61,9 @@ static int dtype_number(struct sums *s, const char *dtype) {
 
 /* ---- by step ----------------------------------------------------------------------------------------------------- */
 static struct step_group *step_group(struct sums *s, const struct at_event *e, const char *dtype) {
+    int64_t *latest = &s->latest[e->cost + 1].step;
+    if (*latest && s->step[*latest - 1].step == e->step && s->step[*latest - 1].phase == at_phase_text(e))
+        return &s->step[*latest - 1];
     int phase = at_phase_text(e) ? e->phase : AT_PHASES, fresh;
     uint64_t key = ((uint64_t)(uint32_t)(e->step + 1) << 12) + (uint64_t)(phase << 7 | dtype_number(s, dtype));
     int64_t *at = at_map_put(&s->step_at, s->t->pool, key, &fresh);
@@ -66,6 +72,7 @@ static struct step_group *step_group(struct sums *s, const struct at_event *e, c
         s->step[s->steps] = (struct step_group){.step = e->step, .phase = at_phase_text(e), .dtype = dtype};
         *at = s->steps++;
     }
+    *latest = *at + 1;
     return &s->step[*at];
 }
 
@@ -97,6 +104,8 @@ static int is_alike(const struct at_event *a, const struct at_event *b) {
 }
 
 static struct op_group *op_group(struct sums *s, const struct at_event *e) {
+    int64_t *latest = &s->latest[e->cost + 1].op;
+    if (*latest && is_alike(s->op[*latest - 1].like, e)) return &s->op[*latest - 1];
     uint64_t key =
         at_mix(at_pair(e->cost, e->name)) ^ (uint64_t)(uintptr_t)at_phase_text(e) * 31 ^ (uint64_t)e->call << 56;
     for (;; key++) {
@@ -107,7 +116,9 @@ static struct op_group *op_group(struct sums *s, const struct at_event *e) {
             s->op[s->ops] = (struct op_group){.like = e};
             *at = s->ops++;
         }
-        if (is_alike(s->op[*at].like, e)) return &s->op[*at];
+        if (!is_alike(s->op[*at].like, e)) continue;
+        *latest = *at + 1;
+        return &s->op[*at];
     }
 }
 
@@ -184,7 +195,7 @@ static int write_kinds(const struct sums *s, sqlite3 *db, char *err, size_t err_
 }
 
 int at_write_sums(struct at_trace *t, sqlite3 *db, char *err, size_t err_len) {
-    struct sums s = {.t = t};
+    struct sums s = {.t = t, .latest = POOL_NEW(t->pool, struct latest, t->costs + 1)};
     for (int32_t i = 0; i < t->events; i++) {
         if (!at_is_op(&t->event[i])) continue;
         add_to_step(&s, &t->event[i], at_cost_of(t, &t->event[i]));

@@ -58,7 +58,7 @@ struct last_write {
  * works on that value: nothing is written in vain. A pass that comes again without a reader (evaluation) is no such
  * case, nor is another tensor in its place. */
 static int works_on(const struct at_trace *t, const struct at_access *a, const struct last_write *w) {
-    if (a->mode != AT_W || !t->buffer[a->buffer].partial || !w->unread || w->event < 0) return 0;
+    if (a->mode != AT_W || !w->unread || w->event < 0 || !t->buffer[a->buffer].partial) return 0;
     const struct at_event *e = &t->event[a->event], *by = &t->event[w->event];
     return by->kind != AT_MEMSET && by->name != e->name && same_tensor(&t->buffer[a->buffer], &t->buffer[w->buffer]);
 }
