@@ -259,7 +259,7 @@ static int hidden(const struct emitter *e) {
 }
 
 static void heading(struct emitter *e, const char *label) {
-    if (e->sections++) fputc('\n', e->file);
+    if (e->sections++ || e->fields_open) fputc('\n', e->file); /* fields above the first heading */
     e->fields_open = 0;
     fputs(e->format == EMIT_MARKDOWN ? "## " : "", e->file);
     put_clean(e, label);
