@@ -11,9 +11,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import oracle_adapter, sim_kinds
 import matrix, randomised, score, sim
 
-# Passes of the reference implementation, of so many programs (random ones: of 600, 400 and 200, as a share).
-FLOOR = {'known': (458, 469), 'blind': (188, 200), 'pool': (95, 124), 'blind pool': (2, 46),
-         'random known': (598, 600), 'random blind': (292, 400), 'random pool': (130, 200)}
+# Passes of the reference implementation, of so many programs (random ones: of 600, 400 and 200, as a share), the simulator and the score
+# repaired (oracle_adapter.repair; hidden pools without that: 95 and 130).
+FLOOR = {'known': (458, 469), 'blind': (188, 200), 'pool': (97, 124), 'blind pool': (2, 46),
+         'random known': (598, 600), 'random blind': (292, 400), 'random pool': (151, 200)}
 FLOOR_KINDS = 0.93
 
 
