@@ -23,6 +23,7 @@ static const struct option_spec options[] = {
     [TRAIN_MFU] = {"mfu", 'u', OPTION_VALUE, "U", "model FLOPs utilization: 0.5 or 50%"},
     [TRAIN_TIME] = {"time", 0, OPTION_VALUE, "T", "how long: 30d, 12h, 250ms"},
     [TRAIN_DAYS] = {"days", 0, OPTION_VALUE, "D", "the same in days"},
+    [TRAIN_STEP_TIME] = {"step-time", 's', OPTION_VALUE, "T", "of a step of --batch-tokens, as measured"},
     [TRAIN_RATE] = {"tokens-per-second", 0, OPTION_VALUE, "R", "of all GPUs, as measured"},
     [TRAIN_PRICE] = {"price-per-gpu-hour", 'p', OPTION_VALUE, "P", "in any currency"},
     [TRAIN_BUDGET] = {"budget", 0, OPTION_VALUE, "M", "in the same currency"},
@@ -74,6 +75,7 @@ static void put_inputs(struct plan_sheet *s, const struct train_ask *a) {
         enum sheet_unit unit;
     } reals[] = {{PLAN_MFU, "mfu", "MFU", SHEET_SHARE},
                  {PLAN_TIME, "time", "time", SHEET_SECONDS},
+                 {PLAN_STEP_TIME, "step_time", "time of a step", SHEET_SECONDS},
                  {PLAN_TOKEN_RATE, "tokens_per_s", "tokens/s", SHEET_NUMBER},
                  {PLAN_PRICE, "price", "price of a GPU hour", SHEET_MONEY},
                  {PLAN_COST, "budget", "budget", SHEET_MONEY}};
@@ -228,7 +230,7 @@ static void put_gpus(struct plan_sheet *s, const struct train_ask *a) {
 static void put_mfu(struct plan_sheet *s, const struct train_ask *a) {
     if (FOLLOWS(PLAN_MFU))
         put(s, a, PLAN_MFU, "mfu", "MFU", SHEET_SHARE);
-    else if (!KNOWN(PLAN_MFU) && (KNOWN(PLAN_TIME) || a->args->given[TRAIN_RATE]))
+    else if (!KNOWN(PLAN_MFU) && (KNOWN(PLAN_TIME) || KNOWN(PLAN_TOKEN_RATE)))
         sheet_result(s, "mfu", "MFU", SHEET_SHARE, NAN, "%s",
                      KNOWN(PLAN_PEAK) ? "GPUs unknown: give --gpus" : "peak unknown: give --device or --peak-tflops");
     if (!a->args->given[TRAIN_RECOMPUTE]) return;

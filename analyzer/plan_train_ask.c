@@ -229,9 +229,10 @@ static int read_rest(struct train_ask *a) {
         int o;
         enum plan_kind kind;
         enum plan_quantity q;
-    } reals[] = {{TRAIN_MFU, PLAN_SHARE, PLAN_MFU},     {TRAIN_TIME, PLAN_SECONDS, PLAN_TIME},
-                 {TRAIN_DAYS, PLAN_COUNT, PLAN_TIME},   {TRAIN_RATE, PLAN_COUNT, PLAN_TOKEN_RATE},
-                 {TRAIN_PRICE, PLAN_MONEY, PLAN_PRICE}, {TRAIN_BUDGET, PLAN_MONEY, PLAN_COST}};
+    } reals[] = {{TRAIN_MFU, PLAN_SHARE, PLAN_MFU},         {TRAIN_TIME, PLAN_SECONDS, PLAN_TIME},
+                 {TRAIN_DAYS, PLAN_COUNT, PLAN_TIME},       {TRAIN_STEP_TIME, PLAN_SECONDS, PLAN_STEP_TIME},
+                 {TRAIN_RATE, PLAN_COUNT, PLAN_TOKEN_RATE}, {TRAIN_PRICE, PLAN_MONEY, PLAN_PRICE},
+                 {TRAIN_BUDGET, PLAN_MONEY, PLAN_COST}};
     if (GIVEN(TRAIN_TIME) && GIVEN(TRAIN_DAYS)) return REFUSE("--time, --days: both say how long; leave one out");
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
         double value = NAN;
@@ -283,7 +284,8 @@ static int refuse_open(struct train_ask *a, unsigned wanted) {
 static int check_known(struct train_ask *a) {
     unsigned work = is_known(a, PLAN_TOTAL) ? 0 : train_ask_is_op(a) ? BIT(PLAN_TOTAL) : 0;
     int peak_open = !is_known(a, PLAN_PEAK);
-    int machine = GIVEN(TRAIN_GPUS) || !peak_open || GIVEN(TRAIN_MFU) || is_known(a, PLAN_TIME) || GIVEN(TRAIN_RATE);
+    int machine = GIVEN(TRAIN_GPUS) || !peak_open || GIVEN(TRAIN_MFU) || is_known(a, PLAN_TIME) || GIVEN(TRAIN_RATE) ||
+                  GIVEN(TRAIN_STEP_TIME);
     int money = GIVEN(TRAIN_PRICE) || GIVEN(TRAIN_BUDGET);
     if (!is_known(a, PLAN_TOTAL) && !work)
         work = (is_known(a, PLAN_FLOPS_PER_TOKEN) ? 0 : BIT(PLAN_PARAMETERS)) |
@@ -294,7 +296,8 @@ static int check_known(struct train_ask *a) {
                                   (is_known(a, PLAN_GPU_HOURS) ? 0 : BIT(PLAN_COST)));
     }
     if (!machine) return refuse_open(a, BIT(PLAN_PARAMETERS) & work); /* FLOPs alone */
-    if (is_known(a, PLAN_STEP_FLOPS) || train_ask_is_op(a)) {
+    int run_time = GIVEN(TRAIN_TIME) || GIVEN(TRAIN_DAYS);
+    if ((is_known(a, PLAN_STEP_FLOPS) && (!run_time || is_known(a, PLAN_TOTAL))) || train_ask_is_op(a)) {
         if (is_known(a, PLAN_TIME) && is_known(a, PLAN_TOTAL)) return 0; /* a measurement */
         return refuse_open(a, (is_known(a, PLAN_STEP_TIME) ? 0 : BIT(PLAN_PEAK)) | (peak_open ? 0 : BIT(PLAN_GPUS)));
     }

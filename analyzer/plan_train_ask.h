@@ -22,6 +22,7 @@ enum {
     TRAIN_MFU,
     TRAIN_TIME,
     TRAIN_DAYS,
+    TRAIN_STEP_TIME,
     TRAIN_RATE,
     TRAIN_PRICE,
     TRAIN_BUDGET,

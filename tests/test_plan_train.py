@@ -120,6 +120,17 @@ def test_an_op_and_a_step():
     assert s['inputs']['step_tokens']['value'] == 524288 and s.value('step_flops') == 6 * 124439808 * 524288
 
 
+def test_a_step_as_measured():
+    """524288 tokens in 2.5 s, on 8 GPUs; with the tokens of a run its time too."""
+    words = ['--params', '124e6', '--batch-tokens', '524288', '--step-time', '2500ms', '--gpus', '8', '--device', 'a100-40']
+    s = train(*words)
+    assert near(s.value('mfu'), Fraction(6 * 124 * 10**6 * 524288 * 2, 5) / (8 * 312 * 10**12)) and s.value('solved_for') == 'MFU' and near(s.value('tokens_per_s'), Fraction(524288 * 2, 5))
+    s = train(*words, '--tokens', '10e9')
+    assert s.value('steps') == math.ceil(10**10 / 524288) and near(s.value('time'), Fraction(10**10, 524288) * Fraction(5, 2))
+    s = train(*words[:6])
+    assert s.value('mfu') is None and near(s.value('tokens_per_s'), Fraction(524288 * 2, 5)) and near(s.value('flops_per_s'), Fraction(6 * 124 * 10**6 * 524288 * 2, 5))
+
+
 def test_measured_without_a_peak():
     """FLOP/s are known, the MFU is not, and the line says what to give."""
     s = train('--params', '124475904', '--tokens', '524288', '--time', '2.5s')
@@ -251,6 +262,8 @@ def test_a_whole_answer_stays_whole():
 # ---- what is refused ------------------------------------------------------------------------------------------------------------------
 
 BAD = [
+    (['--params', '1e9', '--batch-tokens', '5', '--time', '1h', '--gpus', '1', '--device', 'a10'], 'two unknowns (tokens, MFU)'), (['--params', '1e9', '--step-time', '0'], '--step-time'),
+    (['--params', '1e9', '--batch-tokens', '5', '--step-time', '1s', '--tokens-per-second', '7', '--gpus', '1', '--device', 'a10'], 'contradiction'),
     ([], 'params'), (['--params', '70e9', '--gpus', '1024', '--device', 'h100-sxm', '--mfu', '0.5'], 'two unknowns (tokens, time)'),
     (['--params', '70e9', '--tokens', '15e12', '--device', 'h100-sxm', '--mfu', '0.5'], 'two unknowns (gpus, time)'),
     (['--params', '70e9', '--tokens', '15e12', '--gpus', '8', '--device', 'h100-sxm'], 'two unknowns (MFU, time)'),
@@ -303,7 +316,7 @@ def test_keys_are_documented(tmp_path):
                         train('--model', GPT2, '--tokens', '1e9', '--time', '1h', '--gpus', '1', '--device', 'a10'), train('--flops', mix, '--peak-tflops', peaks, '--time', '1h'),
                         train('--params', '1e9', '--tokens', '1e12', '--days', '3', '--device', 'a10', '--mfu', '0.5'), train('--flops', '1e15', '--device', 'a10'),
                         train('--params', '1e9', '--budget', '1e3', '--price-per-gpu-hour', '1', '--device', 'a10', '--mfu', '0.5'),
-                        train('--tokens', '1e9', '--days', '30', '--gpus', '8', '--device', 'a10', '--mfu', '0.5'), train('--params', '1e9', '--tokens-per-second', '1e3', '--gpus', '1', '--device', 'a10'),
+                        train('--tokens', '1e9', '--days', '30', '--gpus', '8', '--device', 'a10', '--mfu', '0.5'), train('--params', '1e9', '--tokens-per-second', '1e3', '--gpus', '1', '--device', 'a10'), train('--params', '1', '--batch-tokens', '9', '--step-time', '1s'),
                         train('--params', '1e9', '--tokens', '1e9', '--days', '1', '--gpus', '8', '--device', 'a10', '--budget', '9')],
               'dtype': [plan('dtype'), plan('dtype', '1e-8', '1e9')],
               'roofline': [plan('roofline', '--device', 'b200', '--gemm', '3,4,5', '--intensity', '7'), plan('roofline', '--device', 'a10', '--gemm', '3,4,5', '--dtype', 'int8')]}
@@ -324,7 +337,7 @@ def test_any_command_line_is_answered_or_refused():
     rng, seen = random.Random(29), {0: 0, 2: 0}
     values = {'params': ['70e9', '7B', '1', '9e18', '0'], 'tokens': ['15T', '1e9', '1', '9e18'], 'flops': ['1e15', '1e30', '1e300', 'fp8=1e15,bf16=3', '1e-300'], 'gpus': ['1', '1024', '1e12'],
               'device': ['h100-sxm', 'v100-16', 'b200'], 'dtype': ['bf16', 'fp8', 'fp64', 'tf32'], 'peak-tflops': ['989.5', '1e-290', '1e290'], 'mfu': ['0.5', '1', '1e-9', '200%'],
-              'time': ['30d', '1ns', '1e300', '5'], 'days': ['30', '0.001'], 'tokens-per-second': ['1e5', '1e-300'], 'price-per-gpu-hour': ['2', '1e300'], 'budget': ['1M', '1e-5'],
+              'time': ['30d', '1ns', '1e300', '5'], 'step-time': ['2s', '1e-300'], 'days': ['30', '0.001'], 'tokens-per-second': ['1e5', '1e-300'], 'price-per-gpu-hour': ['2', '1e300'], 'budget': ['1M', '1e-5'],
               'batch-tokens': ['4M', '1'], 'recompute': ['full', 'selective', '1e9'], 'convention': ['6n', 'palm', 'causal'],
               'model': [GPT2, 'kind=linear,layers=3,dim=64,batch=8', 'layers=1e12,dim=1e9,heads=1,seq=1e12,vocab=1e12', GPT2 + ',batch=1e12']}
     for _ in range(600):
