@@ -63,20 +63,33 @@ static void add_term(struct plan_memory *m, struct exact *x, const char *key, co
 
 /* ---- parameters of the GPU that holds most ---- */
 
-/* Divided by tensor parallelism: by rows (outputs) qkv, fc and gate with their biases and the vocabulary's tables, by
- * columns (inputs) proj and out, whose biases are whole. */
-static int64_t tensor_part(const struct plan_weight *w, int64_t tensor) {
-    static const char *const by_rows[] = {"qkvb", "fcb", "gateb"}; /* biases: a row of columns each */
-    if (w->use == PLAN_BY_POSITION || tensor == 1) return w->rows;
-    if (w->use != PLAN_ADDS) return (int64_t)up(w->rows, tensor);
-    for (size_t i = 0; i < sizeof by_rows / sizeof *by_rows; i++)
-        if (!strcmp(w->name, by_rows[i])) return -1; /* its columns */
-    return w->rows;
+/* Heads of keys and values of a tensor-parallel GPU: where there are more GPUs than heads, each has a whole one. */
+static int64_t kv_heads_of(const struct plan_model *m, int64_t tensor) {
+    return (int64_t)up(m->kv_heads, tensor);
 }
 
-static __int128 weight_of(struct exact *x, const struct plan_weight *w, int64_t tensor) {
-    int64_t rows = tensor_part(w, tensor);
-    return rows < 0 ? up(w->columns, tensor) : times(x, rows, w->columns);
+/* Outputs of qkv on a tensor-parallel GPU; heads are divided evenly. */
+static int64_t qkv_rows(const struct plan_model *m, int64_t tensor) {
+    return (m->heads / tensor + 2 * kv_heads_of(m, tensor)) * m->head;
+}
+
+/* What a tensor-parallel GPU has of a weight. By rows (outputs): qkv, fc and gate with their biases and the
+ * vocabulary's tables; by columns (inputs): proj and out, whose biases are whole, as norms and the position table are.
+ */
+static __int128 weight_of(struct exact *x, const struct plan_model *m, const struct plan_weight *w, int64_t tensor) {
+    __int128 rows = w->rows, columns = w->columns;
+    int heads = !strncmp(w->name, "qkv", 3), bias = w->use == PLAN_ADDS;
+    if (tensor == 1 || w->use == PLAN_BY_POSITION)
+        ;
+    else if (heads)
+        *(bias ? &columns : &rows) = qkv_rows(m, tensor); /* a bias is a row */
+    else if (bias)
+        columns = !strcmp(w->name, "fcb") || !strcmp(w->name, "gateb") ? up(columns, tensor) : columns;
+    else if (!strcmp(w->name, "projw") || !strcmp(w->name, "outw"))
+        columns = up(columns, tensor);
+    else
+        rows = up(rows, tensor);
+    return times(x, rows, columns);
 }
 
 /* Of a model, of the first stage of the pipeline or the last (of a single stage: both are all). */
@@ -90,7 +103,7 @@ static __int128 stage_parameters(struct exact *x, const struct plan_model *m, co
         int at_end = !strncmp(w[i].name, "lnf", 3) || !strcmp(w[i].name, "head");
         int shared = !strcmp(w[i].name, "wte") && m->tied; /* the head's too */
         if (!layers && !one && !shared && at_end != last) continue;
-        __int128 all = times(x, weight_of(x, &w[i], s->tensor), layers ? up(m->layers, s->pipeline) : 1);
+        __int128 all = times(x, weight_of(x, m, &w[i], s->tensor), layers ? up(m->layers, s->pipeline) : 1);
         sum = plus(x, sum, all);
     }
     return sum;
@@ -108,11 +121,13 @@ struct layer {
     int64_t copies;  /* of the scores: before and after dropout */
 };
 
-static struct layer layer_of(struct exact *x, const struct plan_model *m, int64_t value, int64_t masks,
+static struct layer layer_of(struct exact *x, const struct plan_model *m, int64_t tensor, int64_t value, int64_t masks,
                              int64_t copies) {
     struct layer l = {.value = value, .masks = masks, .copies = copies};
-    int64_t joined = m->heads * m->head, kv = m->kv_heads * m->head;
-    __int128 split = plus(x, 2 * (__int128)joined + 2 * (__int128)kv, times(x, m->gated ? 3 : 2, m->ff));
+    /* Times the GPUs: what is divided by them again. */
+    __int128 joined = times(x, m->heads, m->head), kv = times(x, times(x, kv_heads_of(m, tensor), tensor), m->head),
+             ff = times(x, up(m->ff, tensor), tensor);
+    __int128 split = plus(x, plus(x, 2 * joined, 2 * kv), times(x, m->gated ? 3 : 2, ff));
     l.whole = times(x, 4 * value + 2 * masks, m->dim);
     l.split = times(x, value, split);
     l.scores = times(x, times(x, m->heads, m->seq), copies * value + masks);
@@ -122,7 +137,7 @@ static struct layer layer_of(struct exact *x, const struct plan_model *m, int64_
 int64_t plan_transformer_bytes(int64_t layers, int64_t s, int64_t b, int64_t h, int64_t a, int64_t bytes, int masks) {
     struct plan_model m = {.dim = h, .heads = a, .head = h / a, .kv_heads = a, .ff = 4 * h, .seq = s};
     struct exact x = {0};
-    struct layer l = layer_of(&x, &m, bytes, masks, 2);
+    struct layer l = layer_of(&x, &m, 1, bytes, masks, 2);
     __int128 each = plus(&x, plus(&x, l.whole, l.split), l.scores);
     __int128 all = times(&x, times(&x, times(&x, s, b), layers), each);
     return x.over || all > INT64_MAX ? -1 : (int64_t)all;
@@ -175,7 +190,7 @@ static void add_layers(struct plan_memory *out, struct exact *x, const struct pl
     const struct plan_spread *s = &q->spread;
     int64_t flight = in_flight(s, last), e = q->recipe->value_bytes;
     __int128 tokens = times(x, m->seq, m->batch), layers = times(x, flight, up(m->layers, s->pipeline));
-    struct layer l = layer_of(x, m, e, !q->no_dropout, q->no_dropout ? 1 : 2);
+    struct layer l = layer_of(x, m, s->tensor, e, !q->no_dropout, q->no_dropout ? 1 : 2);
     char each[240], many[96];
     int at = flight > 1 ? snprintf(many, sizeof many, "%lld micro-batches x ", (long long)flight) : 0;
     snprintf(many + at, sizeof many - (size_t)at, "%lld layers", (long long)up(m->layers, s->pipeline));
@@ -233,7 +248,7 @@ static void add_cache(struct plan_memory *out, struct exact *x, const struct pla
     const struct plan_model *m = q->model;
     int64_t context = q->context ? q->context : m->seq;
     int bits = q->cache_bits ? q->cache_bits : 8 * q->recipe->value_bytes;
-    int64_t layers = (int64_t)up(m->layers, q->spread.pipeline), heads = (int64_t)up(m->kv_heads, q->spread.tensor);
+    int64_t layers = (int64_t)up(m->layers, q->spread.pipeline), heads = kv_heads_of(m, q->spread.tensor);
     __int128 values = times(x, times(x, 2 * (__int128)layers, times(x, heads, m->head)), times(x, context, m->batch));
     add_term(out, x, "kv_cache", "cache of keys and values", up(times(x, values, bits), 8),
              "2 x %lld layers x %lld heads x %lld x %lld tokens x %lld sequences x %g bytes", (long long)layers,

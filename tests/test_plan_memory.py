@@ -94,15 +94,16 @@ def test_parameters_alone_are_divided_evenly(gpus, tp, pp):
 def weights(L, C, H, T, V, tied=True, ff=None, kv=None, gated=False, bias=True, rms=False, learned=True, Q=None):
     """(name, count, elements, elements on a GPU as a function of tp) of a GPT."""
     ff, kv, Q = ff or 4 * C, kv or H, Q or C // H
-    rows = lambda r, c: lambda t: up(r, t) * c
+    rows, columns = lambda r, c: lambda t: up(r, t) * c, lambda r, c: lambda t: r * up(c, t)
+    qkv = lambda c: lambda t: (H // t + 2 * up(kv, t)) * Q * c # heads are whole; keys and values are copied where GPUs outnumber them
     same = lambda n: lambda t: n
     out = [('wte', 'first' if not tied else 'both', rows(V, C))]
     if learned:
         out += [('wpe', 'first', same(T * C))]
     norm = [same(C)] * (1 if rms or not bias else 2)
-    layer = [*norm, rows(H * Q + 2 * kv * Q, C), rows(C, H * Q), *norm, *([rows(ff, C)] if gated else []), rows(ff, C), rows(C, ff)]
+    layer = [*norm, qkv(C), columns(C, H * Q), *norm, *([rows(ff, C)] if gated else []), rows(ff, C), columns(C, ff)]
     if bias:
-        layer += [rows(H * Q + 2 * kv * Q, 1), same(C), *([rows(ff, 1)] if gated else []), rows(ff, 1), same(C)]
+        layer += [qkv(1), same(C), *([rows(ff, 1)] if gated else []), rows(ff, 1), same(C)]
     out += [('norm', 'last', w) for w in norm]
     if not tied:
         out += [('head', 'last', rows(V, C))]
@@ -136,6 +137,17 @@ def test_parameters_of_a_model(name, all_of_them):
     for tp, pp in itertools.product((1, 2, 4), (1, 2, 3)):
         r = results('--model', spec(name), '--recipe', 'megatron', '--gpus', tp * pp, '--tp', tp, '--pp', pp)
         assert r['parameters'] == first and r['parameters_of_gpu'] == max(rank_parameters(tp=tp, pp=pp, **s)), (tp, pp)
+
+
+def test_tensors_that_do_not_divide():
+    """proj and out are divided by their inputs, fc by its outputs: the same share of the width. Keys and values of 2 heads on 8 GPUs: one
+    head each."""
+    shape = dict(C=100, H=32, Q=2, T=64, V=256, ff=77, kv=2)
+    args = ['--recipe', 'megatron', '--model', 'layers=5,dim=100,heads=32,head=2,seq=64,vocab=256,ff=77,kv_heads=2,batch=3']
+    r = results(*args, '--gpus', 8, '--tp', 8, '--no-dropout')
+    layer = 4 * 100 + (32 // 8 + 2) * 2 * 101 + 100 * 8 + 100 + 10 * 101 + 100 * 10 + 100
+    assert r['parameters_of_gpu'] == 5 * layer + 32 * 100 + 64 * 100 + 2 * 100 == rank_parameters(5, 8, 1, **shape)[0]
+    assert r['activations'] == 5 * 64 * 3 * 2 * (4 * 100 + 2 * 8 + 2 * 2 + 2 * 10 + 32 // 8 * 64)
 
 
 # ---- activations -------------------------------------------------------------------------------------------------------------------
