@@ -38,7 +38,7 @@ def repair():
     sim.Sim.new, score.observed = roomy, seen
 
 
-if os.path.isdir(ORACLE):
+if os.path.isdir(ORACLE) and not os.environ.get('ORACLE_AS_GIVEN'): # set: simulator and score as they are
     repair()
 
 
