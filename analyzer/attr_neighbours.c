@@ -106,6 +106,18 @@ static void follow_tensor(struct at_trace *t, const struct at_block *b) {
     }
 }
 
+/* Only ever cleared, and the range before it is state that the optimizer reaches through a pointer of unknown extent:
+ * the pointer reaches further (a launch over all tensors of a kind). */
+static void follow_state(struct at_trace *t, const struct at_block *b) {
+    for (int32_t r = b->range0 + 1; r < b->range0 + b->ranges; r++) {
+        struct at_verdict *v = verdict_of(t, r), *before = verdict_of(t, r - 1);
+        int state = before->rule == AT_RULE_STATE || before->rule == AT_RULE_REACHED_STATE;
+        if (v->rule != AT_RULE_CLEARED || !state) continue;
+        v->cls = before->cls;
+        v->rule = AT_RULE_REACHED_STATE;
+    }
+}
+
 static void follow_majority(struct at_trace *t, const struct at_block *b) {
     int64_t bytes[AT_CLASSES] = {0}, all = 0;
     int top = 0;
@@ -137,6 +149,7 @@ void at_neighbours(struct at_trace *t) {
         }
         find_more_gradients(t, b);
         follow_tensor(t, b);
+        follow_state(t, b);
         follow_majority(t, b);
     }
 }

@@ -52,6 +52,7 @@ RULE(NO_STEP, AT_UNKNOWN, "no step found: nothing shows what it is for", 0.1, 0,
 RULE(REST_OF_BLOCK, AT_UNKNOWN, "never accessed, as the rest of its block", 0.99, 0, 0)
 RULE(BESIDE_GRAD, AT_GRAD, "result of a GEMM beside a gradient, read by nobody known", 0.6, 0.6, 0)
 RULE(SAME_TENSOR, AT_UNKNOWN, "always used with the part before it: of the same tensor", 0.9, 0.9, 0)
+RULE(REACHED_STATE, AT_OPT_STATE, "cleared, then named by nobody, behind the optimizer's state", 0.9, 0.9, 0)
 RULE(AS_BLOCK, AT_UNKNOWN, "as the rest of its block", 0.5, 0.5, 0)
 RULE(HOST, AT_OTHER_CLASS, "page-locked memory of the host", 0.99, 0.99, 0.99)
 RULE(OPAQUE, AT_UNKNOWN, "array: its use cannot be seen", 0.01, 0, 0)

@@ -24,8 +24,10 @@ PROGRAMS = {
     'in-backward-evaluation': {**IN_BACKWARD, 'model': 'linear', 'eval_every': 2, 'alloc': 'tensor'},
     'in-backward-ahead': {**IN_BACKWARD, 'model': 'linear', 'dbuf': True, 'alloc': 'tensor'},
 }
-# Launches without known directions: an evaluation calls the loss without a gradient first; a shorter sequence in the same buffers.
+# Launches without known directions: an evaluation calls the loss without a gradient first; a shorter sequence in the same buffers; products
+# that are added to gradients; one update over all tensors, in one block with all else.
 BLIND = {
+    'one-update': dict(model='gan', alloc='giant', opt='adam', fused='fused', rw='none'),
     'loss-without-gradient': dict(model='linear', inplace_relu=True, eval_every=3, rw='none'),
     'shorter': dict(sample=True, recompute='full', K=2, rw='none'),
     'addends': dict(model='bn', style='torch', alloc='step', zero='zero_start', K=4, recompute='full', rw='none'),
