@@ -59,7 +59,10 @@ static int start(struct child *c, const struct run_parts *parts, const struct be
     sigset_t set;
     int ends[2];
     sigemptyset(&set);
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) sigaddset(&set, taken[i]);
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) { /* what is ignored, as by nohup, stays so */
+        struct sigaction was;
+        if (!sigaction(taken[i], NULL, &was) && was.sa_handler != SIG_IGN) sigaddset(&set, taken[i]);
+    }
     if (pipe2(ends, O_CLOEXEC)) {
         snprintf(err, err_len, "cannot make a pipe: %s", strerror(errno));
         return -1;

@@ -12,11 +12,35 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int bench_profile_check(const char *path, int force, char *err, size_t err_len) {
+/* The folder that a path is in; room for it in copy. */
+static const char *folder_of(const char *path, char copy[PATH_MAX]) {
+    snprintf(copy, PATH_MAX, "%s", path);
+    return dirname(copy);
+}
+
+int bench_file_check(const char *option, const char *path, char *err, size_t err_len) {
     char copy[PATH_MAX];
     struct stat st;
+    const char *dir = folder_of(path, copy);
+    if (!*path || (!stat(path, &st) && S_ISDIR(st.st_mode)))
+        return acct_profile_refuse(err, err_len, "--%s %s: is not the name of a file", option, path);
+    if (!access(path, W_OK) || !access(dir, W_OK | X_OK)) return 0; /* a device or a pipe is written where it is */
+    return acct_profile_refuse(err, err_len, "--%s %s: %s cannot be written: %s", option, path, dir, strerror(errno));
+}
+
+int bench_same_file(const char *a, const char *b) {
+    char in_a[PATH_MAX], in_b[PATH_MAX];
+    struct stat x, y;
+    const char *name_a = strrchr(a, '/'), *name_b = strrchr(b, '/');
+    if (strcmp(name_a ? name_a + 1 : a, name_b ? name_b + 1 : b)) return 0;
+    return !stat(folder_of(a, in_a), &x) && !stat(folder_of(b, in_b), &y) && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+}
+
+int bench_profile_check(const char *path, int force, char *err, size_t err_len) {
+    struct stat st;
     size_t n = strlen(path);
-    if (n <= 8 || strcmp(path + n - 8, ".profile") || strchr(path, ':') || n >= sizeof copy)
+    if (n <= 8 || strcmp(path + n - 8, ".profile") || strchr(path, ':') || n >= PATH_MAX)
         return acct_profile_refuse(
             err, err_len, "--save %.200s: the name must end in .profile, as in mine.profile, and have no colon", path);
     if (!stat(path, &st)) {
@@ -24,10 +48,7 @@ int bench_profile_check(const char *path, int force, char *err, size_t err_len) 
         if (!force)
             return acct_profile_refuse(err, err_len, "--save %s: exists already; give --force to replace it", path);
     }
-    snprintf(copy, sizeof copy, "%s", path);
-    const char *dir = dirname(copy);
-    if (!access(dir, W_OK | X_OK)) return 0;
-    return acct_profile_refuse(err, err_len, "--save %s: %s cannot be written: %s", path, dir, strerror(errno));
+    return bench_file_check("save", path, err, err_len);
 }
 
 /* ---- values ---- */
@@ -149,6 +170,10 @@ int bench_profile_save(const char *path, const struct bench_results *r, const ch
     }
     if (!rc) rc = acct_profile_file(path, out, why, sizeof why); /* its alias is that of the name it has now */
     sigprocmask(SIG_SETMASK, &before, NULL);
-    if (rc) snprintf(err, err_len, "--save: the profile cannot be made: %.900s", *why ? why : strerror(errno));
+    size_t other = strlen(o.temporary); /* a reason that begins with the other name */
+    const char *told = other && !strncmp(why, o.temporary, other) ? why + other : why;
+    if (rc)
+        snprintf(err, err_len, "--save: the profile cannot be made: %s%s%.900s", told == why && *why ? "" : path,
+                 *why ? "" : ": ", *why ? told : strerror(errno));
     return rc;
 }

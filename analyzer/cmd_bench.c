@@ -76,16 +76,18 @@ static int check_seconds(const struct arguments *args, double *seconds) {
 }
 
 /* A profile needs every figure; what is not measured must not look as if the device had none. */
-static int check_save(const struct arguments *args, const char **save) {
+static int check_files(const struct arguments *args, const char **save) {
     char err[RUN_PATH + 512];
     *save = args->given[OPT_SAVE] ? args->value[OPT_SAVE] : NULL;
+    if (args->given[SHEET_OUTPUT] && bench_file_check("output", args->value[SHEET_OUTPUT], err, sizeof err))
+        return cmd_fail(args->command, CMD_EXIT_FAILED, "%s", err);
     if (!*save && args->given[OPT_FORCE])
         return cmd_fail(args->command, CMD_EXIT_USAGE, "--force: is for --save, which is not given");
     if (!*save) return 0;
     if (args->given[OPT_ONLY] || args->given[OPT_DTYPE])
         return cmd_fail(args->command, CMD_EXIT_USAGE, "--save: a profile needs all measurements; leave out --%s",
                         args->given[OPT_ONLY] ? "only" : "dtype");
-    if (args->given[SHEET_OUTPUT] && !strcmp(args->value[SHEET_OUTPUT], *save))
+    if (args->given[SHEET_OUTPUT] && bench_same_file(args->value[SHEET_OUTPUT], *save))
         return cmd_fail(args->command, CMD_EXIT_USAGE, "--save %s: --output names the same file", *save);
     if (!bench_profile_check(*save, args->given[OPT_FORCE], err, sizeof err)) return 0;
     return cmd_fail(args->command, CMD_EXIT_USAGE, "%s", err);
@@ -115,7 +117,7 @@ static int parse(const struct arguments *args, struct wishes *w) {
         return cmd_fail(args->command, CMD_EXIT_USAGE, "'%s': no operand is taken", args->operands[0]);
     if ((code = view_choice(args, SHEET_FORMAT, formats, &format)) ||
         (code = check_seconds(args, &w->wanted.seconds)) || (code = check_list(args, OPT_ONLY, group_name)) ||
-        (code = check_list(args, OPT_DTYPE, dtype_name)) || (code = check_save(args, &w->save)) ||
+        (code = check_list(args, OPT_DTYPE, dtype_name)) || (code = check_files(args, &w->save)) ||
         (code = check_vgpu(args, &w->parts)))
         return code;
     w->format = (enum emit_format)format;
@@ -146,6 +148,8 @@ static int save(const struct arguments *args, const struct wishes *w, const stru
     time_t now = time(NULL);
     struct tm day;
     if (!w->save) return 0;
+    if (bench_profile_check(w->save, args->given[OPT_FORCE], err, sizeof err)) /* what came while it measured stays */
+        return cmd_fail(args->command, CMD_EXIT_FAILED, "%s", err);
     strftime(date, sizeof date, "%Y-%m-%d", localtime_r(&now, &day));
     if (!bench_profile_save(w->save, r, date, saved, err, sizeof err)) return 0;
     return cmd_fail(args->command, CMD_EXIT_FAILED, "%s", err);
@@ -168,13 +172,15 @@ static int bench(const struct arguments *args) {
     static struct wishes w;
     struct bench_results r;
     struct acct_device saved;
-    int code = parse(args, &w);
+    int code = parse(args, &w), not_saved;
     if (code) return code;
     bench_begin(&r);
     code = measure(args, &w, &r);
-    if (r.late) w.save = NULL;
-    if (!code) code = save(args, &w, &r, &saved);
-    if (!code) code = print(args, &w, &r, &saved);
+    if (code || r.late) w.save = NULL;
+    not_saved = save(args, &w, &r, &saved);
+    if (not_saved) w.save = NULL;
+    if (!code) code = print(args, &w, &r, &saved); /* what was measured is shown, whatever became of the profile */
+    if (!code) code = not_saved;
     if (!code && r.late)
         code = cmd_fail(args->command, CMD_EXIT_FAILED,
                         "cut off: a measurement did not end in time, and those behind it are missing%s; give more "

@@ -9,13 +9,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* One line, whatever is in the names and values in it: control characters are shown as ls shows them. */
 int cmd_fail(const struct command *command, int code, const char *format, ...) {
+    char *text;
     va_list ap;
-    fprintf(stderr, "acct %s: ", command->name);
     va_start(ap, format);
-    vfprintf(stderr, format, ap);
+    if (vasprintf(&text, format, ap) < 0) text = NULL;
     va_end(ap);
-    fputc('\n', stderr);
+    for (char *c = text; c && *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
+    fprintf(stderr, "acct %s: %s\n", command->name, text ? text : "out of memory");
+    free(text);
     return code;
 }
 

@@ -165,7 +165,7 @@ void emit_begin(struct emitter *e, FILE *file, enum emit_format format) {
 
 void emit_finish(struct emitter *e) {
     while (e->depth) emit_end(e);
-    if (e->format == EMIT_JSON) fputc('\n', e->file);
+    if (e->format == EMIT_JSON && e->level[0].machine) fputc('\n', e->file); /* a document was begun */
     emit_cells_clear(&e->head);
     emit_cells_clear(&e->cells);
     free(e->head.text), free(e->head.right), free(e->head.amount);

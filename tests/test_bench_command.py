@@ -29,6 +29,7 @@ def measured(*args, **kw):
     (['--only', 'gem'], "'gem'"), (['--only', 'gemm,'], "''"), (['--dtype', 'fp33'], "'fp33'"), (['--dtype', ''], "''"), (['--format', 'xml'], 'xml'), (['run.db'], 'run.db'),
     (['--save', 'x'], '.profile'), (['--save', 'a:b.profile'], 'colon'), (['--save', 'no/such/x.profile'], 'no/such'), (['--save', 'there.profile'], '--force'),
     (['--save', 'x.profile', '--only', 'gemm'], '--only'), (['--save', 'x.profile', '--dtype', 'fp32'], '--dtype'), (['--save', 'x.profile', '-o', 'x.profile'], '--output'),
+    (['--save', 'x.profile', '-o', './x.profile'], '--output'), (['--save', 'a\nb'], 'a?b'),
     (['--force'], '--save'), (['--vgpu=h100-sxm'], 'nothing to measure'), (['--vgpu=h100'], 'no such device'), (['--vgpu=there.profile'], 'there.profile'), (['--nonsense'], '--nonsense')])
 def test_a_bad_command_line_is_one_line(tmp_path, args, says):
     (tmp_path / 'there.profile').write_text('base = t4\n')
@@ -313,6 +314,36 @@ class Fake:
 @pytest.fixture
 def fake(tmp_path):
     return Fake(tmp_path)
+
+
+def test_a_profile_that_cannot_be_saved_costs_no_figures(fake):
+    """What was measured is shown: a figure is missing; a file of that name came meanwhile, which stays."""
+    kept = fake.folder / 'x.profile'
+    no_fp32 = re.sub('gemm fp32.*\n', '', H100.replace('H100 80GB HBM3', 'H100 64GB'))
+    for text, then, says, left in ((no_fp32, '', 'x.profile: fp32 is missing', []), (H100, f'echo kept >{kept}', 'exists already', ['x.profile'])):
+        fake.prints(text + END, then)
+        r = fake.run('--save', 'x.profile', '--format', 'json', cwd=fake.folder)
+        d = json.loads(r.stdout)
+        assert r.returncode == 1 and r.stderr.count('\n') == 1 and says in r.stderr and d['saved'] is None and len(d['copy']) == 8, r
+        assert [f for f in os.listdir(fake.folder) if f.startswith('x.')] == left
+    assert kept.read_text() == 'kept\n'
+
+
+def test_a_name_that_cannot_be_written_is_refused_before_measuring(fake):
+    fake.prints(H100 + END, f'touch {fake.folder}/measured')
+    for out in ('no/such', '.', ''):
+        r = fake.run('-o', out, cwd=fake.folder)
+        assert r.returncode == 1 and r.stdout == '' and r.stderr.count('\n') == 1 and '--output' in r.stderr and not os.path.exists(fake.folder / 'measured'), r
+
+
+def test_an_ignored_signal_stays_ignored(fake):
+    """As nohup has it."""
+    fake.prints(H100, f'sleep 1; echo "{END.strip()}"')
+    p = subprocess.Popen(['sh', '-c', 'trap "" HUP; exec "$0" bench --format json', fake.acct], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert wait_for(lambda: children(p.pid))
+    p.send_signal(signal.SIGHUP)
+    out, err = p.communicate(timeout=20)
+    assert p.returncode == 0 and json.loads(out)['complete'], err
 
 
 def test_known_figures_beside_the_data_sheet(fake):

@@ -53,6 +53,19 @@ def test_a_command_with_children_names_them():
             assert args[0] == 'help' or all(c in r.stderr for c in children), r
 
 
+def test_a_message_is_one_line_whatever_is_in_it(tmp_path):
+    for args in (['plan', 'dtype', '1\n2'], ['report', 'no\nsuch\r\x1b[31m.db'], ['report', '--\n'], ['plan', 'view', '--shape', '\n']):
+        r = run(ACCT, *args, cwd=tmp_path)
+        assert r.returncode in (1, 2) and r.stdout == '' and r.stderr.count('\n') == 1 and not re.search('[\x00-\x09\x0b-\x1f]', r.stderr), r
+
+
+def test_nothing_is_printed_of_a_trace_that_cannot_be_read(tmp_path):
+    for c in ('report', 'steps', 'flops', 'peak', 'plan compare'):
+        for form in ('text', 'json', 'csv', 'markdown'):
+            r = run(ACCT, *c.split(), '--format', form, 'no.db', cwd=tmp_path)
+            assert r.returncode == 1 and r.stdout == '' and r.stderr.count('\n') == 1, r
+
+
 def test_help_env_has_the_whole_registry():
     out = run(ACCT, 'help', 'env').stdout
     rows = re.findall(r'^ENV\((\w+), (\w+), "(.*?)", "(.*)"\)$', open(os.path.join(TOP, 'include/acct/env.def')).read(), re.M)
