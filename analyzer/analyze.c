@@ -120,9 +120,11 @@ static int analyze(struct session *s, sqlite3 *db, char *err, size_t err_len) {
     if (at_marks(&t, db, err, err_len)) return -1;
     s->ops = op_writer_begin(&t, db);
     if (!in_parts) at_classes(&t);
+    at_trim_first_step(&t);
+    const struct at_sums *sums = at_sums_make(&t);
     op_writer_wait(s->ops);
     at_own_products_forget(&t);
-    if (at_write(&t, db, s->ops, err, err_len) || at_tags(&t, db, err, err_len) ||
+    if (at_write(&t, db, s->ops, sums, err, err_len) || at_tags(&t, db, err, err_len) ||
         at_write_products(&t, db, err, err_len) || note_prices(s->prices, db, err, err_len))
         return -1;
     return sql_run(

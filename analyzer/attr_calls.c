@@ -42,7 +42,7 @@ struct calls {
 static struct call_kind *kind_named(struct calls *c, const char *text) {
     static struct call_kind unknown;
     for (int i = 0; i < c->kinds; i++)
-        if (!strcmp(c->kind[i].text, text)) return &c->kind[i];
+        if (*c->kind[i].text == *text && !strcmp(c->kind[i].text, text)) return &c->kind[i];
     if (c->kinds == KINDS || strlen(text) >= sizeof unknown.text) { /* a damaged table */
         c->too_many = 1;
         unknown.kind = -1;

@@ -307,7 +307,9 @@ int at_ranges(struct at_trace *t, char *err, size_t err_len); /* ranges and acce
 int at_times(struct at_trace *t, sqlite3 *db, char *err,
              size_t err_len); /* writes op_time; the device's times of events */
 struct op_writer;
-int at_write(struct at_trace *t, sqlite3 *db, struct op_writer *ops, char *err,
+struct at_sums;
+void at_trim_first_step(struct at_trace *t); /* initialisation is in no step; behind at_classes */
+int at_write(struct at_trace *t, sqlite3 *db, struct op_writer *ops, const struct at_sums *sums, char *err,
              size_t err_len); /* step, phase, alloc_class, op_set */
 
 /* attr_costs.c: writes op_set and cost_set by a thread, from the time when steps and phases are settled. From begin to
@@ -319,8 +321,10 @@ void op_writer_free(struct op_writer *w);                          /* waits; NUL
 int32_t at_first_of_steps(const struct at_trace *t);               /* event: the first step's first phase begins */
 int32_t at_micro_batch_of(const struct at_event *e); /* the optimizer works once a step, whatever its micro-batches */
 const struct at_cost *at_cost_of(const struct at_trace *t, const struct at_event *e); /* of one without: uncounted */
-int at_write_sums(struct at_trace *t, sqlite3 *db, char *err,
-                  size_t err_len);                   /* op_sum, step_sum; a part of at_write */
+/* op_sum, step_sum, added up when steps are settled, and written at another time. */
+struct at_sums;
+struct at_sums *at_sums_make(struct at_trace *t);
+int at_sums_write(const struct at_sums *s, sqlite3 *db, char *err, size_t err_len);
 const char *at_phase_text(const struct at_event *e); /* op_cost.phase; NULL */
 
 /* ---- in the order in which they run

@@ -55,7 +55,11 @@ static void find_library_allocs(struct rows *r) {
     struct library_call *call = POOL_NEW(r->pool, struct library_call, r->rows);
     for (const struct row *w = r->row; w < r->row + r->rows; w++)
         if (w->library) call[n++] = (struct library_call){w->thread, w->start_ns, w->end_ns};
-    if (n) qsort(call, (size_t)n, sizeof *call, call_order);
+    for (int32_t i = 1; i < n; i++) {
+        if (call_order(&call[i - 1], &call[i]) <= 0) continue; /* in order already, but where threads take turns */
+        qsort(call, (size_t)n, sizeof *call, call_order);
+        break;
+    }
     for (struct row_alloc *a = r->alloc; a < r->alloc + r->allocs; a++) {
         struct library_call want = {a->thread, a->start_ns, 0};
         int32_t lo = 0, hi = n;

@@ -22,7 +22,7 @@ struct op_group {
     int64_t ops, timed, busy_ns;
 };
 
-struct sums {
+struct at_sums {
     struct at_trace *t;
     struct at_map step_at, op_at; /* places in the two lists */
     struct step_group *step;
@@ -50,7 +50,7 @@ const struct at_cost *at_cost_of(const struct at_trace *t, const struct at_event
     return e->cost >= 0 ? &t->cost[e->cost] : &uncounted;
 }
 
-static int dtype_number(struct sums *s, const char *dtype) {
+static int dtype_number(struct at_sums *s, const char *dtype) {
     if (!dtype) return 0;
     for (int i = 0; i < s->dtypes; i++)
         if (s->dtype[i] == dtype || !strcmp(s->dtype[i], dtype)) return i + 1;
@@ -60,7 +60,7 @@ static int dtype_number(struct sums *s, const char *dtype) {
 }
 
 /* ---- by step ----------------------------------------------------------------------------------------------------- */
-static struct step_group *step_group(struct sums *s, const struct at_event *e, const char *dtype) {
+static struct step_group *step_group(struct at_sums *s, const struct at_event *e, const char *dtype) {
     int64_t *latest = &s->latest[e->cost + 1].step;
     if (*latest && s->step[*latest - 1].step == e->step && s->step[*latest - 1].phase == at_phase_text(e))
         return &s->step[*latest - 1];
@@ -81,7 +81,7 @@ static int64_t less(int64_t a, int64_t b) {
 }
 
 /* As report_flops_rows.h has it in SQL: FLOPS_GEMM_SUM, FLOPS_OTHER_SUM. */
-static void add_side(struct sums *s, struct side *x, int64_t least, int64_t most, int sampled, int not_counted) {
+static void add_side(struct at_sums *s, struct side *x, int64_t least, int64_t most, int sampled, int not_counted) {
     if (least != COST_UNKNOWN && __builtin_add_overflow(x->least, least, &x->least)) s->too_large = 1;
     if (most != COST_UNKNOWN && __builtin_add_overflow(x->most, most, &x->most)) s->too_large = 1;
     x->unbounded += least != COST_UNKNOWN && most == COST_UNKNOWN;
@@ -89,7 +89,7 @@ static void add_side(struct sums *s, struct side *x, int64_t least, int64_t most
     x->uncounted += not_counted;
 }
 
-static void add_to_step(struct sums *s, const struct at_event *e, const struct at_cost *c) {
+static void add_to_step(struct at_sums *s, const struct at_event *e, const struct at_cost *c) {
     struct step_group *g = step_group(s, e, c->dtype);
     int not_counted = c->flops == COST_UNKNOWN && c->integer_ops == COST_UNKNOWN, sampled = c->grade == COST_SAMPLED;
     add_side(s, &g->product, c->matmul_flops, c->matmul_flops_most, sampled && c->matmul_flops_most != 0,
@@ -103,7 +103,7 @@ static int is_alike(const struct at_event *a, const struct at_event *b) {
     return a->cost == b->cost && a->name == b->name && a->call == b->call && at_phase_text(a) == at_phase_text(b);
 }
 
-static struct op_group *op_group(struct sums *s, const struct at_event *e) {
+static struct op_group *op_group(struct at_sums *s, const struct at_event *e) {
     int64_t *latest = &s->latest[e->cost + 1].op;
     if (*latest && is_alike(s->op[*latest - 1].like, e)) return &s->op[*latest - 1];
     uint64_t key =
@@ -122,7 +122,7 @@ static struct op_group *op_group(struct sums *s, const struct at_event *e) {
     }
 }
 
-static void add_to_kind(struct sums *s, const struct at_event *e) {
+static void add_to_kind(struct at_sums *s, const struct at_event *e) {
     struct op_group *g = op_group(s, e);
     int64_t busy = s->t->device ? s->t->device[e - s->t->event].busy_ns : -1;
     g->ops++;
@@ -135,7 +135,7 @@ static void bind_text(sqlite3_stmt *st, int at, const char *text) {
     sqlite3_bind_text(st, at, text, -1, SQLITE_STATIC); /* NULL: null */
 }
 
-static int write_steps(const struct sums *s, sqlite3 *db, char *err, size_t err_len) {
+static int write_steps(const struct at_sums *s, sqlite3 *db, char *err, size_t err_len) {
     sqlite3_stmt *st;
     if (sql_prepare(db, &st, "INSERT INTO step_sum VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", err, err_len))
         return -1;
@@ -156,7 +156,7 @@ static int write_steps(const struct sums *s, sqlite3 *db, char *err, size_t err_
     return rc;
 }
 
-static void bind_kind(const struct sums *s, sqlite3_stmt *st, const struct op_group *g) {
+static void bind_kind(const struct at_sums *s, sqlite3_stmt *st, const struct op_group *g) {
     static const char *const kinds[] = {
         [AT_CALL_LAUNCH] = "launch", [AT_CALL_GEMM] = "gemm",     [AT_CALL_BLAS] = "blas",
         [AT_CALL_COPY] = "copy",     [AT_CALL_MEMSET] = "memset", [AT_CALL_OTHER] = "other"};
@@ -176,7 +176,7 @@ static void bind_kind(const struct sums *s, sqlite3_stmt *st, const struct op_gr
     sql_bind(st, 15, c->price);
 }
 
-static int write_kinds(const struct sums *s, sqlite3 *db, char *err, size_t err_len) {
+static int write_kinds(const struct at_sums *s, sqlite3 *db, char *err, size_t err_len) {
     sqlite3_stmt *st;
     if (sql_prepare(db, &st, "INSERT INTO op_sum VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", err,
                     err_len))
@@ -194,13 +194,19 @@ static int write_kinds(const struct sums *s, sqlite3 *db, char *err, size_t err_
     return rc;
 }
 
-int at_write_sums(struct at_trace *t, sqlite3 *db, char *err, size_t err_len) {
-    struct sums s = {.t = t, .latest = POOL_NEW(t->pool, struct latest, t->costs + 1)};
+struct at_sums *at_sums_make(struct at_trace *t) {
+    struct at_sums *s = POOL_NEW(t->pool, struct at_sums, 1);
+    s->t = t;
+    s->latest = POOL_NEW(t->pool, struct latest, t->costs + 1);
     for (int32_t i = 0; i < t->events; i++) {
         if (!at_is_op(&t->event[i])) continue;
-        add_to_step(&s, &t->event[i], at_cost_of(t, &t->event[i]));
-        add_to_kind(&s, &t->event[i]);
+        add_to_step(s, &t->event[i], at_cost_of(t, &t->event[i]));
+        add_to_kind(s, &t->event[i]);
     }
-    if (s.too_large) return 0;
-    return write_steps(&s, db, err, err_len) || write_kinds(&s, db, err, err_len) ? -1 : 0;
+    return s;
+}
+
+int at_sums_write(const struct at_sums *s, sqlite3 *db, char *err, size_t err_len) {
+    if (s->too_large) return 0;
+    return write_steps(s, db, err, err_len) || write_kinds(s, db, err, err_len) ? -1 : 0;
 }

@@ -65,7 +65,7 @@ static int is_input_of_step(const struct at_trace *t, int32_t e, int32_t step) {
 }
 
 /* Initialisation belongs to no step: of what comes before the first step's first phase only its inputs do. */
-static void trim_first_step(struct at_trace *t) {
+void at_trim_first_step(struct at_trace *t) {
     if (t->steps && t->step[0].end_ns) return; /* a marker says where it begins */
     for (int32_t e = at_first_of_steps(t) - 1; e >= 0; e--)
         if (t->event[e].step == 0 && !is_input_of_step(t, e, 0)) t->event[e].step = -1;
@@ -409,10 +409,11 @@ static int write_classes(const struct writer *w) {
     return rc;
 }
 
-int at_write(struct at_trace *t, sqlite3 *db, struct op_writer *ops, char *err, size_t err_len) {
+int at_write(struct at_trace *t, sqlite3 *db, struct op_writer *ops, const struct at_sums *sums, char *err,
+             size_t err_len) {
     struct writer w = {t, db, err, err_len, reads_both_ways(t)};
-    trim_first_step(t);
-    if (write_steps(&w) || op_writer_end(ops, err, err_len) || write_classes(&w) || at_write_sums(t, db, err, err_len))
-        return -1;
-    return 0;
+    return write_steps(&w) || op_writer_end(ops, err, err_len) || write_classes(&w) ||
+                   at_sums_write(sums, db, err, err_len)
+               ? -1
+               : 0;
 }
