@@ -66,7 +66,10 @@ void emit_human(char *out, size_t out_len, enum emit_unit unit, double value, in
         human_si(out, out_len, value, "B/s");
         return;
     case UNIT_SHARE:
-        snprintf(out, out_len, "%.*f %%", fabs(value) < 0.01 && value != 0 ? 3 : 1, value * 100);
+        if (fabs(value) < 0.000005 && value != 0) /* not 0.000 % */
+            snprintf(out, out_len, "%.2g %%", value * 100);
+        else
+            snprintf(out, out_len, "%.*f %%", fabs(value) < 0.01 && value != 0 ? 3 : 1, value * 100);
         return;
     case UNIT_NONE:
         snprintf(out, out_len, "%.6g", value);

@@ -155,5 +155,7 @@ int flops_print(struct flops *f);
 
 /* Seconds that a device's roof allows for the parts of an order (NULL: all); NaN where it is not known. */
 double flops_time(const struct flops *f, const char *order);
+/* The name of a peak that a part of the order needs and the device has not; NULL: none. */
+const char *flops_missing_peak(const struct flops *f, const char *order);
 
 #endif

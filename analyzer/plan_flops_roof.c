@@ -100,6 +100,13 @@ static int of_order(const struct flops_part *p, const char *order) {
     return !order || (p->order && !strcmp(p->order, order));
 }
 
+const char *flops_missing_peak(const struct flops *f, const char *order) {
+    for (int i = 0; i < f->n_parts; i++)
+        if (of_order(&f->part[i], order) && f->part[i].flops && isnan(peak_of(f, f->part[i].matrix)))
+            return peak_name(f, f->part[i].matrix);
+    return NULL;
+}
+
 double flops_time(const struct flops *f, const char *order) {
     double sum = 0;
     for (int i = 0; i < f->n_parts; i++)
@@ -126,13 +133,13 @@ static void add_time(struct flops *f, const char *order) {
         sheet_result_text(s, "bound", "bound by", NULL, "which device? --device D");
         return;
     }
-    for (int i = 0; i < f->n_parts; i++)
-        if (of_order(&f->part[i], order) && f->part[i].flops && isnan(peak_of(f, f->part[i].matrix))) {
-            sheet_result(s, "time_s", "time at the roof", SHEET_SECONDS, NAN, "peak unknown: %s has no %s figure",
-                         f->device.alias, peak_name(f, f->part[i].matrix));
-            sheet_result_text(s, "bound", "bound by", NULL, "peak unknown");
-            return;
-        }
+    const char *missing = flops_missing_peak(f, order);
+    if (missing) {
+        sheet_result(s, "time_s", "time at the roof", SHEET_SECONDS, NAN, "peak unknown: %s has no %s figure",
+                     f->device.alias, missing);
+        sheet_result_text(s, "bound", "bound by", NULL, "peak unknown");
+        return;
+    }
     double time = flops_time(f, order), compute = part_share(f, order, "compute"),
            memory = part_share(f, order, "memory");
     struct roof r = roof_of(f, p);

@@ -162,10 +162,16 @@ static void add_best(struct flops *f, const struct plan_order *given, const stru
     char formula[3000];
     add_largest(f, "largest_intermediate_bytes", "largest intermediate", given);
     order_formula(f->pattern, best, formula, sizeof formula);
-    sheet_result_whole(s, "best_flops", "FLOPs, best order", f->type->integer ? SHEET_OPS : SHEET_FLOP, best->flops,
-                       "%s", formula);
+    if (f->type->integer)
+        sheet_result_whole(s, "best_integer_ops", "operations, best order", SHEET_OPS, best->flops, "%s", formula);
+    else
+        sheet_result_whole(s, "best_flops", "FLOPs, best order", SHEET_FLOP, best->flops, "%s", formula);
     add_largest(f, "best_largest_intermediate_bytes", "largest intermediate, best order", best);
-    if (f->has_device)
+    const char *missing = flops_missing_peak(f, "best");
+    if (f->has_device && missing)
+        sheet_result(s, "best_time_s", "time at the roof, best order", SHEET_SECONDS, NAN,
+                     "peak unknown: %s has no %s figure", f->device.alias, missing);
+    else if (f->has_device)
         sheet_result(s, "best_time_s", "time at the roof, best order", SHEET_SECONDS, flops_time(f, "best"),
                      "sum over the steps of max(operations / peak, bytes / bandwidth)");
     if (!best->searched_all)

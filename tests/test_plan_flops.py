@@ -395,6 +395,13 @@ def test_time_at_the_roof():
     assert s.value('time_s') == pytest.approx(sum(max(p['flops'] / 989.4e12, p['bytes'] / 3350e9) for p in s['parts']), rel=1e-12)
 
 
+def test_a_peak_that_the_best_order_needs_is_named():
+    """Products in int8 have a peak, products of elements have none; operations are no FLOPs, in the best order neither."""
+    s = plan('flops', 'einsum', 'ef,fYe,fY,Y->', '1,3', '1,7,20', '1,7', '1', '--dtype', 'int8', '--device', 'h100-sxm')
+    assert s.value('time_s') > 0 and s.value('best_time_s') is None and 'peak unknown' in s.formula('best_time_s')
+    assert s.value('flops') == 0 and 'best_flops' not in s['results'] and s.value('best_integer_ops') == 407 == sum(p['integer_ops'] for p in s['best_order'])
+
+
 # ---- properties ------------------------------------------------------------------------------------------------------------------------------
 
 MONOTONE = [(['matmul'], [5, 7, 9]), (['syrk'], [9, 4]), (['symm'], [5, 6]), (['gemv'], [5, 6]), (['attention'], [2, 3, 5, 7, 4, 6]), (['linear'], [3, 4, 5, 6]), (['dot'], [5])]

@@ -306,6 +306,12 @@ def test_formats_have_the_same_figures():
         assert out.returncode == 0 and '6300000000000000000000000' in out.stdout and days in out.stdout
 
 
+def test_a_small_share_is_not_printed_as_none():
+    words = ['plan', 'train', '--params', '2163340000', '--tokens', '1e6', '--gpus', '1024', '--device', 'b200', '--days', '82']
+    out = subprocess.run([ACCT, *words], capture_output=True, text=True).stdout
+    assert re.search(r'MFU +8e-08 %', out), out
+
+
 def test_keys_are_documented(tmp_path):
     """docs/JSON.md has the keys that the three words print, and no others."""
     import test_format
