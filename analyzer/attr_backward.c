@@ -165,7 +165,7 @@ void at_backward_start(struct at_trace *t, int32_t first_grad_op, int32_t lo, in
         int updated =
             w >= 0 && (updated_by >= 0 ? at_map_has(&t->cluster_weight, at_pair(updated_by, w)) : t->range[w].weight);
         if (w >= 0 && (t->weight_forward[back] || updated)) {
-            if (turn < 0 && t->blind) turn = forced_turn(t, first_grad_op, back);
+            if (turn < 0 && t->dark) turn = forced_turn(t, first_grad_op, back);
             out->first = turn >= 0 ? turn + 1 : first_grad_op;
             out->turn = turn;
             return;

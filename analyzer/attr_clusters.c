@@ -146,7 +146,7 @@ static int find_cluster(struct at_trace *t, int32_t run, struct at_cluster *c) {
         c->first = first_weight;
         c->last = last_weight;
     }
-    if (c->first >= 0 && t->blind) blind_cluster(t, run, from, to, c);
+    if (c->first >= 0 && t->dark) blind_cluster(t, run, from, to, c);
     return c->first >= 0;
 }
 
@@ -193,7 +193,7 @@ void at_clusters(struct at_trace *t) {
     t->in_cluster = POOL_NEW(t->pool, uint8_t, t->events);
     for (int32_t i = 0; i < t->clusters; i++)
         for (int32_t e = t->cluster[i].first; e <= t->cluster[i].last; e++) t->in_cluster[e] = 1;
-    if (!t->blind) {
+    if (!t->dark) {
         uint8_t *own = POOL_NEW(t->pool, uint8_t, t->values);
         for (int32_t i = 0; i < t->clusters; i++) leave_out_foreign(t, &t->cluster[i], own);
         pool_give(t->pool, own);

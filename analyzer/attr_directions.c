@@ -6,7 +6,7 @@
 #define COUNT_SHIFT 26    /* number of pointers, above the number of the function */
 
 /* Rules hold for (function, argument): a map from that pair to bits. */
-enum { FRESH = 1, CLEARED = 2 };
+enum { FRESH = 1, CLEARED = 2, IN_PLACE = 4 };
 
 struct inference;
 static int32_t function_of(const struct at_trace *t, const struct inference *f, const struct at_event *e);
@@ -88,7 +88,7 @@ static void extend(struct at_trace *t) {
 /* ---- M: directions
  * ------------------------------------------------------------------------------------------------------ */
 struct inference {
-    struct at_map argument;  /* (function, argument): FRESH, CLEARED */
+    struct at_map argument;  /* (function, argument): FRESH, CLEARED, IN_PLACE */
     struct at_map pointers;  /* function: number of its pointers; -1 it varies */
     struct at_map writes;    /* functions with an output by M1 */
     struct at_map listed;    /* M5, (function, list): accesses */
@@ -164,7 +164,16 @@ static void observe_lists(struct at_trace *t, struct inference *f) {
     pool_give(t->pool, other);
 }
 
-/* M1, M2: arguments that name memory which nobody has written yet, or which was just cleared. */
+/* The launch is handed the same memory through an argument that is only read, too. */
+static int is_read_beside(const struct at_trace *t, const struct at_access *a) {
+    AT_EACH_ACCESS(t, a->event, b)
+    if (b->range == a->range && b->buffer != a->buffer && b->mode == AT_R) return 1;
+    return 0;
+}
+
+/* M1, M2: arguments that name memory which nobody has written yet, or which was just cleared. M6: where a launch works
+ * in place because it is handed its operand as its result too, that tells nothing of other launches; and the argument
+ * is no operand itself. */
 static void observe(struct at_trace *t, struct inference *f) {
     uint8_t *state = POOL_NEW(t->pool, uint8_t, t->ranges); /* 1 written; 2 cleared last */
     for (int32_t e = 0; e < t->events; e++)
@@ -174,7 +183,10 @@ static void observe(struct at_trace *t, struct inference *f) {
         if (ev->kind == AT_KERNEL) {
             AT_EACH_ACCESS(t, e, a) {
                 if (a->mode != AT_MAYBE) continue;
-                int what = !(state[a->range] & 1) ? FRESH : state[a->range] & 2 ? CLEARED : 0;
+                int what = is_read_beside(t, a)     ? IN_PLACE
+                           : !(state[a->range] & 1) ? FRESH
+                           : state[a->range] & 2    ? CLEARED
+                                                    : 0;
                 if (what) *at_map_put(&f->argument, t->pool, argument(t, f, ev, at_slot_of(t, a)), NULL) |= what;
                 if (what == FRESH) at_map_put(&f->writes, t->pool, (uint32_t)function_of(t, f, ev), NULL);
             }
@@ -188,7 +200,7 @@ static void observe(struct at_trace *t, struct inference *f) {
 static int infer(const struct at_trace *t, const struct inference *f, const struct at_event *e, int slot) {
     const int64_t *what = at_map_get(&f->argument, argument(t, f, e, slot));
     if (what && *what & CLEARED) return AT_RW;
-    if (what && *what & FRESH) return AT_W;
+    if (what && *what & (FRESH | IN_PLACE)) return AT_W;
     return at_map_has(&f->writes, (uint32_t)function_of(t, f, e)) ? AT_R : AT_MAYBE;
 }
 
@@ -206,27 +218,54 @@ static int takes_single_tensors(const struct at_trace *t, const struct inference
     return *at_map_get(&f->pointers, (uint32_t)e->name) >= 0 || has_parameters(t, e) || function_of(t, f, e) != e->name;
 }
 
+/* A launch's pointers of which nothing is told, and others. */
+struct told {
+    int unknown, known;
+};
+
+static struct told what_is_told(const struct at_trace *t, int32_t e) {
+    struct told x = {0};
+    AT_EACH_ACCESS(t, e, a) {
+        x.unknown |= a->mode == AT_MAYBE;
+        x.known |= a->mode != AT_MAYBE;
+    }
+    return x;
+}
+
+/* M7: const tells what a kernel only reads, so that it writes through its other pointers: if not anew, then in place.
+ */
+static int direction(const struct at_trace *t, const struct inference *f, const struct at_access *a, int known) {
+    if (is_read_beside(t, a)) return AT_RW;
+    int mode = infer(t, f, &t->event[a->event], at_slot_of(t, a));
+    return mode == AT_R && known ? AT_RW : mode;
+}
+
+static void settle(struct at_trace *t, const struct inference *f, int32_t e, struct told told) {
+    const struct at_event *ev = &t->event[e];
+    int lists = ev->lists > 1, single = told.unknown && takes_single_tensors(t, f, ev);
+    if (!lists && !single) return;
+    for (int32_t i = ev->access0; i < ev->access0 + ev->accesses; i++) {
+        struct at_access *a = &t->access[i];
+        if (a->mode != AT_MAYBE) continue;
+        a->mode = (int8_t)(lists ? infer_list(t, f, ev, at_slot_of(t, a)) : direction(t, f, a, told.known));
+    }
+}
+
 void at_directions(struct at_trace *t) {
     extend(t);
     struct inference f = {0};
     observe(t, &f);
     observe_lists(t, &f);
-    int64_t kernels = 0, blind = 0;
+    int64_t kernels = 0, blind = 0, dark = 0;
     for (int32_t e = 0; e < t->events; e++) {
-        const struct at_event *ev = &t->event[e];
-        if (ev->kind != AT_KERNEL) continue;
-        int unknown = 0;
-        AT_EACH_ACCESS(t, e, a) unknown |= a->mode == AT_MAYBE;
+        if (t->event[e].kind != AT_KERNEL) continue;
+        struct told told = what_is_told(t, e);
         kernels++;
-        blind += unknown;
-        for (int32_t i = ev->access0; ev->lists > 1 && i < ev->access0 + ev->accesses; i++)
-            if (t->access[i].mode == AT_MAYBE)
-                t->access[i].mode = (int8_t)infer_list(t, &f, ev, at_slot_of(t, &t->access[i]));
-        if (!unknown || !takes_single_tensors(t, &f, ev)) continue;
-        for (int32_t i = ev->access0; i < ev->access0 + ev->accesses; i++)
-            if (t->access[i].mode == AT_MAYBE)
-                t->access[i].mode = (int8_t)infer(t, &f, ev, at_slot_of(t, &t->access[i]));
+        blind += told.unknown;
+        dark += told.unknown && !told.known && t->event[e].buffers > 1; /* an only pointer is written through */
+        settle(t, &f, e, told);
     }
     t->blind = 2 * blind > kernels;
+    t->dark = t->blind && 8 * dark > kernels;
     t->guessed = kernels ? (double)blind / (double)kernels : 0;
 }

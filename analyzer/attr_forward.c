@@ -111,7 +111,7 @@ static void label_forward(struct at_trace *t, const struct at_interval *iv, cons
     for (int32_t j = 0; j < iv->spans; j++) {
         const struct at_span *s = &t->span[iv->span0 + j];
         int32_t f0 = begin[j];
-        if (t->blind) {
+        if (t->dark) {
             int32_t pass = last_pass(t, from, s);
             if (pass > f0) f0 = pass;
         }

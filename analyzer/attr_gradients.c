@@ -27,7 +27,7 @@ static uint8_t *made_into_state(struct at_trace *t) {
         int state = 0;
         if (!t->in_cluster[e] || t->event[e].kind != AT_KERNEL) continue;
         AT_EACH_ACCESS(t, e, a) state |= at_writes(a->mode) && is_state(t, a->range, e);
-        AT_EACH_ACCESS(t, e, a) made[a->value] |= (uint8_t)(state && a->mode == AT_R && !t->blind);
+        AT_EACH_ACCESS(t, e, a) made[a->value] |= (uint8_t)(state && a->mode == AT_R && !t->dark);
     }
     return made;
 }
@@ -102,7 +102,7 @@ static void gradients_of_op(struct at_trace *t, struct at_cluster *c, int32_t e,
     AT_EACH_ACCESS(t, e, a) {
         struct at_value *v = &t->value[a->value];
         if (!at_reads(a->mode) || t->range[a->range].weight || at_is_carried(t, a->range, e) || v->derived) continue;
-        if (!written_between(t, v, since, t->blind ? c->first : e)) continue;
+        if (!written_between(t, v, since, t->dark ? c->first : e)) continue;
         int known = t->buffer[a->buffer].bytes >= 0;
         if (known || !t->blind) {
             if (a->buffer != last || !known) matches = counts_match(t, e, at_access_bytes(t, a));

@@ -84,7 +84,7 @@ static void merge_clusters(struct at_trace *t) {
     for (int32_t k = 0; k < t->clusters; k++) {
         struct at_cluster *c = &t->cluster[k];
         int32_t last = t->step_ends ? t->step_end_last[t->step_ends - 1] : -1;
-        if (some_use_grad && !c->uses_grad && !t->blind && is_plain(t, c)) continue;
+        if (some_use_grad && !c->uses_grad && !t->dark && is_plain(t, c)) continue;
         if (!t->step_ends || begins_anew(t, &g, last, c->first)) {
             t->step_end_first[t->step_ends++] = c->first;
             gather(t, &g, k, last + 1);

@@ -262,9 +262,10 @@ struct at_trace {
     int32_t first_gemm;   /* event: the first product whose result anything reads */
     int32_t training_end; /* event behind the last change in place: the training part ends */
     int32_t first_weight_read;
-    int blind;                     /* directions of most launches are not known */
-    double guessed;                /* share of launches with an argument whose direction the trace does not tell */
-    int late;                      /* attached while the program was training */
+    int blind;      /* directions and extents of most launches are not known */
+    int dark;       /* of most launches nothing is: const in a signature tells what is only read, so what is written */
+    double guessed; /* share of launches with an argument whose direction the trace does not tell */
+    int late;       /* attached while the program was training */
     struct at_device_time *device; /* per event; NULL: there are no such times */
     int no_memory;                 /* a call returned what those do that found no memory */
     int died;                      /* the program did no more work after a call that found no memory; the caller's */

@@ -195,7 +195,7 @@ static int copies_loss(const struct at_trace *t, int32_t e, int32_t turn) {
 /* The loss may be summed up after its gradient is written (d = y - x, then dot(d, d)), and copied to the host: still
  * part of the loss, so forward. */
 static void skip_loss_report(const struct at_trace *t, struct at_span *s) {
-    if (s->turn < 0 || t->blind) return;
+    if (s->turn < 0 || t->dark) return;
     for (int32_t e = s->first; e < s->last; e++) {
         int work = at_is_work(&t->event[e]);
         if (work && !reports_loss(t, e, s->turn)) return;

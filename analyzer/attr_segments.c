@@ -100,6 +100,7 @@ static struct at_trace run_part(const struct segments *s, const struct part *p) 
                            .access = t->access,
                            .accesses = t->accesses,
                            .blind = t->blind,
+                           .dark = t->dark,
                            .guessed = t->guessed};
     sub.range = POOL_NEW(t->pool, struct at_range, t->ranges);
     for (int32_t r = 0; r < t->ranges; r++) sub.range[r] = s->range[r];

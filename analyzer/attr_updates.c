@@ -218,6 +218,7 @@ static void note_weight_sizes(struct at_trace *t, struct state_search *s) {
 static int is_state_candidate(const struct at_trace *t, const struct state_search *s, int32_t range) {
     const struct at_range *r = &t->range[range];
     int64_t size = r->hi - r->lo;
+    if (r->maybe_carried) return 0;
     return !r->gemm_reads && !r->copied && at_map_has(&s->sizes, (uint64_t)size) && (size > 4096 || s->distinct < 3);
 }
 
@@ -331,8 +332,8 @@ void at_updates(struct at_trace *t) {
     for (int32_t i = 0; i < t->ranges; i++) t->range[i].any_weight = t->range[i].weight;
     list_update_runs(t);
     drop_short_lived(t);
-    if (t->update_runs == 1 && !t->blind) single_update(t); /* first: what is carried decides which runs U5 adds */
-    if (!t->blind && t->update_runs) {
+    if (t->update_runs == 1 && !t->dark) single_update(t); /* first: what is carried decides which runs U5 adds */
+    if (t->update_runs) {
         find_state_updates(t);
         list_update_runs(t);
     }

@@ -270,7 +270,7 @@ static int is_constant(const struct at_trace *t, const struct at_range *r) {
     }
     int32_t until = first_read < t->first_weight_read ? first_read : t->first_weight_read;
     AT_EACH_TOUCH(t, r, a) {
-        if (a->mode == AT_R || (a->mode == AT_MAYBE && t->blind)) continue;
+        if (a->mode == AT_R || (a->mode == AT_MAYBE && t->dark)) continue;
         if (a->event >= until) return 0;
     }
     return 1;

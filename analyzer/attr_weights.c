@@ -31,7 +31,7 @@ static uint8_t *gradient_factors(const struct at_trace *t) {
 /* W2: products read it in at least two steps, and nothing writes it after the first such read. */
 static int is_frozen(const struct at_trace *t, const struct at_range *r) {
     int32_t reads = 0, first = -1, step = -1, steps = 0;
-    if (!r->gemm_reads || r->weight || r->gemm_writes || !r->alive || (r->carried && !t->blind)) return 0;
+    if (!r->gemm_reads || r->weight || r->gemm_writes || !r->alive || (r->carried && !t->dark)) return 0;
     AT_EACH_TOUCH(t, r, a) {
         int kind = t->event[a->event].kind;
         if (at_warms_up(t, a->event)) continue;

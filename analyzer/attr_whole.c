@@ -26,6 +26,13 @@ static int is_open(const struct at_buffer *u) {
     return u->bytes < 0 && u->offset == 0;
 }
 
+/* An earlier pointer of the launch names the same block. */
+static int is_named_before(const struct at_buffer *u, int32_t i) {
+    for (int32_t j = 0; j < i; j++)
+        if (u[j].block == u[i].block) return 1;
+    return 0;
+}
+
 static void settle_launch(struct at_trace *t, const struct at_event *e, const int32_t *user) {
     struct at_buffer *u = t->buffer + e->buffer0;
     int64_t elements = 0; /* bytes of a block of its own */
@@ -34,7 +41,7 @@ static void settle_launch(struct at_trace *t, const struct at_event *e, const in
         if (is_open(&u[i]) && user[u[i].block] == e->name && t->block[u[i].block].bytes > elements)
             elements = t->block[u[i].block].bytes;
     for (int32_t i = 0; i < e->buffers && elements; i++)
-        n += is_open(&u[i]) && at_same_count(t->block[u[i].block].bytes, elements);
+        n += is_open(&u[i]) && at_same_count(t->block[u[i].block].bytes, elements) && !is_named_before(u, i);
     for (int32_t i = 0; i < e->buffers && n >= POINTERS_LEAST; i++)
         if (is_open(&u[i]) && at_same_count(t->block[u[i].block].bytes, elements))
             u[i].bytes = t->block[u[i].block].bytes, u[i].guessed = 1;
