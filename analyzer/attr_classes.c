@@ -281,6 +281,7 @@ static void note_released(struct classes *c, const struct at_range *r) {
     int last = AT_CLASSES, between = 0; /* the last gradient or batch, and whether another value was read since */
     for (int32_t v = r->value0; v < r->value0 + r->values; v++) {
         int cls = at_value_class(t, v).cls;
+        if (cls == AT_GRAD && !t->value[v].grad) continue; /* by its likeness alone */
         if (is_slot_class(cls)) {
             if (cls == last && between) c->released[cls] = 1;
             last = cls;
