@@ -176,6 +176,21 @@ static void print_tables(struct emitter *e, const void *context) {
 
 /* ---- results ---- */
 
+/* An element that several indices reach is shared once. */
+static void add_shared(struct view_sheet *v, __int128 elements) {
+    __int128 distinct;
+    int exact = plan_view_distinct(&v->view, &distinct);
+    const char *key = "shared_bytes", *label = "shared with the storage";
+    if (v->copied)
+        sheet_result_whole(&v->sheet, key, label, SHEET_BYTES, 0, "a copy shares nothing");
+    else if (distinct == elements)
+        sheet_result_whole(&v->sheet, key, label, SHEET_BYTES, flops_type_bytes(v->type, distinct),
+                           "a view shares its storage");
+    else
+        sheet_result_whole(&v->sheet, key, label, SHEET_BYTES, flops_type_bytes(v->type, distinct),
+                           "%s%s elements of the storage, each once", exact ? "" : "at most ", flops_digits(distinct));
+}
+
 static int add_bytes(struct view_sheet *v) {
     struct plan_sheet *s = &v->sheet;
     __int128 elements, bytes;
@@ -185,8 +200,7 @@ static int add_bytes(struct view_sheet *v) {
     sheet_result_whole(s, "elements", "elements", SHEET_NUMBER, elements, "product of the sizes");
     sheet_result_whole(s, "bytes", "bytes of the tensor", SHEET_BYTES, bytes, "%s elements of %s",
                        flops_digits(elements), v->type->name);
-    sheet_result_whole(s, "shared_bytes", "shared with the storage", SHEET_BYTES, v->copied ? 0 : bytes, "%s",
-                       v->copied ? "a copy shares nothing" : "a view shares its storage");
+    add_shared(v, elements);
     sheet_result_whole(s, "added_bytes", "added memory", SHEET_BYTES, v->copied ? bytes : 0, "%s",
                        v->copied ? "the whole tensor is copied" : "a view adds none");
     sheet_result_whole(s, "contiguous_bytes", "contiguous() would add", SHEET_BYTES, contiguous ? 0 : bytes, "%s",

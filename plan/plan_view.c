@@ -71,23 +71,53 @@ int plan_view_contiguous(const struct plan_view *v) {
     return 1;
 }
 
-/* Sorted by stride, each dimension must step over all that the smaller ones reach. */
-int plan_view_repeats(const struct plan_view *v) {
-    int order[PLAN_DIMS], n = 0;
-    __int128 reach = 0;
+/* The dimensions that step, the shortest step first; returns how many, or -1: the tensor has no elements. */
+static int by_stride(const struct plan_view *v, int order[PLAN_DIMS]) {
+    int n = 0;
     for (int d = 0; d < v->rank; d++) {
+        if (!v->size[d]) return -1;
+        if (v->size[d] == 1) continue;
         int i = n++;
-        if (!v->size[d]) return 0;
         for (; i && llabs(v->stride[order[i - 1]]) > llabs(v->stride[d]); i--) order[i] = order[i - 1];
         order[i] = d;
     }
+    return n;
+}
+
+/* Each dimension must step over all that the smaller ones reach. */
+int plan_view_repeats(const struct plan_view *v) {
+    int order[PLAN_DIMS], n = by_stride(v, order);
+    __int128 reach = 0;
     for (int i = 0; i < n; i++) {
         int d = order[i];
-        if (v->size[d] == 1) continue;
         if (llabs(v->stride[d]) <= reach) return 1;
         reach += ((__int128)v->size[d] - 1) * llabs(v->stride[d]);
     }
     return 0;
+}
+
+/* Runs of equal steps, each over all that the smaller ones reach: a dimension lengthens the last run where it goes on
+ * in that run's steps, as windows that overlap do, or begins another. */
+int plan_view_distinct(const struct plan_view *v, __int128 *out) {
+    int order[PLAN_DIMS], n = by_stride(v, order), exact = 1;
+    __int128 before = 1, step = 0, count = 1, reach = 0; /* elements of the runs before the last; the last one; all */
+    *out = n >= 0;
+    for (int i = 0; i < n; i++) {
+        __int128 stride = llabs(v->stride[order[i]]), more = v->size[order[i]] - 1;
+        if (!stride) continue;
+        if (stride > reach)
+            before *= count, step = stride, count = more + 1;
+        else if (stride % step == 0 && stride / step <= count)
+            count += more * (stride / step);
+        else
+            exact = 0;
+        reach += more * stride;
+    }
+    if (n < 0) return 1;
+    __int128 elements = 1;
+    if (!exact && plan_view_elements(v, &elements)) elements = reach + 1;
+    *out = exact ? before * count : elements < reach + 1 ? elements : reach + 1;
+    return exact;
 }
 
 /* ---- transpose, permute ---- */

@@ -22,6 +22,8 @@ int plan_view_contiguous(const struct plan_view *v);
 int plan_view_span(const struct plan_view *v, __int128 *first, __int128 *last);
 /* 1: two indices may be the same element (a stride of 0 over more than one, or strides that cross). */
 int plan_view_repeats(const struct plan_view *v);
+/* How many elements of the storage it reaches, each once. 1: exact; 0: at most so many (steps that cross). */
+int plan_view_distinct(const struct plan_view *v, __int128 *out);
 
 int plan_view_transpose(struct plan_view *v, int64_t a, int64_t b, char *err, size_t err_len);
 int plan_view_permute(struct plan_view *v, int n, const int64_t *order, char *err, size_t err_len);
