@@ -252,7 +252,7 @@ const char *memory_estimate_note(const struct memory_estimate *m, int line, char
         return out;
     }
     snprintf(out, room, "%s%s",
-             is_known(m->transformer_bytes) ? "transformer formula, without dropout masks"
+             is_known(m->transformer_bytes) ? "transformer formula, without dropout"
                                             : "outputs of the forward products, each kept",
              m->recomputes ? "; the program recomputes, so it keeps less" : "");
     return is_known(m->expected[line]) ? out : "no formula applies";

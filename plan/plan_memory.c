@@ -134,10 +134,10 @@ static struct layer layer_of(struct exact *x, const struct plan_model *m, int64_
     return l;
 }
 
-int64_t plan_transformer_bytes(int64_t layers, int64_t s, int64_t b, int64_t h, int64_t a, int64_t bytes, int masks) {
+int64_t plan_transformer_bytes(int64_t layers, int64_t s, int64_t b, int64_t h, int64_t a, int64_t bytes, int dropout) {
     struct plan_model m = {.dim = h, .heads = a, .head = h / a, .kv_heads = a, .ff = 4 * h, .seq = s};
     struct exact x = {0};
-    struct layer l = layer_of(&x, &m, 1, bytes, masks, 2);
+    struct layer l = layer_of(&x, &m, 1, bytes, dropout, dropout ? 2 : 1);
     __int128 each = plus(&x, plus(&x, l.whole, l.split), l.scores);
     __int128 all = times(&x, times(&x, times(&x, s, b), layers), each);
     return x.over || all > INT64_MAX ? -1 : (int64_t)all;

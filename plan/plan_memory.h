@@ -64,12 +64,13 @@ int plan_memory(const struct plan_memory_question *q, struct plan_memory *out, c
 int plan_memory_fit(const struct plan_memory_question *q, int64_t *count, int64_t most, __int128 capacity,
                     int64_t *largest, char *err, size_t err_len);
 
-/* Of all layers of a transformer, elements of `bytes` each, dropout masks of 1 byte left out (`masks` 0) or counted, no
+/* Of all layers of a transformer, elements of `bytes` each, with dropout (masks of 1 byte) or without (`dropout` 0), no
  * recomputation: a layer keeps 16 values and 2 masks for each of s*b*h (inputs of the two norms, of the products for q,
  * k and v, q, k, v themselves, the core's output, the two products of the feed-forward and what lies between, masks
- * behind both), and 2 values and 1 mask for each of a*s*s*b (scores after the softmax, and after dropout). In 2 bytes
- * with masks s*b*h*(34 + 5*a*s/h): Korthikanti et al. 2022, equation 2. h is a multiple of a. -1: more than 2^63 - 1.
+ * behind both), and 2 values and 1 mask for each of a*s*s*b (scores after the softmax, and after dropout; without it
+ * 1 value and no masks). In 2 bytes with dropout s*b*h*(34 + 5*a*s/h): Korthikanti et al. 2022, equation 2. h is a
+ * multiple of a. -1: more than 2^63 - 1.
  */
-int64_t plan_transformer_bytes(int64_t layers, int64_t s, int64_t b, int64_t h, int64_t a, int64_t bytes, int masks);
+int64_t plan_transformer_bytes(int64_t layers, int64_t s, int64_t b, int64_t h, int64_t a, int64_t bytes, int dropout);
 
 #endif

@@ -387,7 +387,7 @@ def test_estimate_of_the_sample_app(tmp_path, dtype, optimizer):
     lines = {x['class']: x for x in e['lines']}
     assert [lines[c]['expected_bytes'] for c in ('param', 'grad', 'optimizer')] == [w * n, g * n, (master + moments) * n]
     assert [lines[c]['lecture_bytes'] for c in ('param', 'grad', 'optimizer')] == [4 * n, 4 * n, moments * n]
-    assert lines['activation']['expected_bytes'] == L * (T * B * C * 16 * size + H * T * T * B * 2 * size) == e['transformer_bytes']
+    assert lines['activation']['expected_bytes'] == L * (T * B * C * 16 * size + H * T * T * B * size) == e['transformer_bytes']
     truths = json.load(open(truth))['buffers']
     for c in ('param', 'grad', 'optimizer'):
         assert lines[c]['measured_bytes'] == sum(b['bytes'] for b in truths if b['class'] == c)
