@@ -218,7 +218,7 @@ static void note_weight_sizes(struct at_trace *t, struct state_search *s) {
 static int is_state_candidate(const struct at_trace *t, const struct state_search *s, int32_t range) {
     const struct at_range *r = &t->range[range];
     int64_t size = r->hi - r->lo;
-    if (r->maybe_carried) return 0;
+    if (r->maybe_carried && t->dark) return 0;
     return !r->gemm_reads && !r->copied && at_map_has(&s->sizes, (uint64_t)size) && (size > 4096 || s->distinct < 3);
 }
 

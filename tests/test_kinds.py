@@ -187,15 +187,6 @@ def told(account):
     return [{k: v for k, v in s.items() if k != 'live'} for s in account['steps']]
 
 
-# Without PTX, less than 95 % of bytes right. (An entry that passes fails the test: take it out.)
-FALLS_SHORT_BLIND = """
-opt=muon model=gpt
-opt=muon alloc=malloc zero=none layers=3
-opt=muon model=gpt nesterov=1 alloc=malloc zero=none
-opt=muon nesterov=1 layers=3
-""".strip().splitlines()
-
-
 @pytest.fixture(scope='module')
 def traces(tmp_path_factory, request):
     """options: (account, trace, trace without PTX); each program runs once, two at a time, those of the tests chosen."""
@@ -223,9 +214,7 @@ def test_kind(traces, options):
 
 
 @pytest.mark.parametrize('options', PROGRAMS.strip().splitlines())
-def test_kind_without_ptx(traces, options, request):
-    if options in FALLS_SHORT_BLIND:
-        request.node.add_marker(pytest.mark.xfail(strict=True, reason='the rules do not get it right'))
+def test_kind_without_ptx(traces, options):
     account, _, path = traces[options].result()
     db = sqlite3.connect(path)
     assert share_right(account, db) >= 0.95

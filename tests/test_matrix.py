@@ -1,4 +1,4 @@
-"""A dozen runs of the matrix (make matrix): `train` under acct over its choices, the books against its own account. What each run
+"""Some runs of the matrix (make matrix): `train` under acct over its choices, the books against its own account. What each run
 must hold is in matrix_run.py."""
 import itertools, os
 import pytest
@@ -19,6 +19,7 @@ RUNS = [
     'linear-square adam bf16 class 2 none zero 0.5 no-eval 4 no',
     'linear-7 sgd tf32 pool 1 none zero 0 no-eval 4 no',
     'linear-1 adamw fp16 step 1 none none 0 no-eval 5 yes',
+    'gpt-5 adam fp8 step 3 none zero 0.5 sample 1 no',
 ]
 
 
