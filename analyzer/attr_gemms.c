@@ -23,7 +23,6 @@ struct gemm_row {
 };
 
 enum { CACHE = 1 << 16 }; /* more than a step has different products; the newer of two at one place stays */
-enum { COLUMNS = 38 };
 struct gemms {
     struct pool pool;
     sqlite3 *db;
@@ -36,7 +35,7 @@ struct gemms {
         uint64_t hash;
         int32_t call; /* + 1 */
     } * known;
-    struct scan_memo memo[COLUMNS];
+    struct scan_memo memo[22]; /* by column, of those of take_call */
     int unordered, no_beside, failed;
     char err[512];
     /* the thread */
@@ -92,7 +91,7 @@ static void read_beside(struct gemms *s, int64_t id, struct cost_gemm *g) {
 }
 
 /* A row that has none of the last columns has nothing beside, which is then not read. */
-enum { FIRST_BESIDE = 27 };
+enum { FIRST_BESIDE = 27, LAST_BESIDE = 38 };
 static const char columns[] =
     "op, trans_a, trans_b, m, n, k, batch, a, b, c, lda, ldb, ldc, stride_a, stride_b, stride_c, a_type, b_type, "
     "c_type, compute, alpha, beta, pointer_array, math_mode, workspace, workspace_bytes, id, "
@@ -100,7 +99,7 @@ static const char columns[] =
 
 static int has_beside(sqlite3_value **v) {
     if (sqlite3_value_type(v[FIRST_BESIDE]) != SQLITE_NULL) return 1;
-    for (int i = FIRST_BESIDE + 1; i <= COLUMNS; i++)
+    for (int i = FIRST_BESIDE + 1; i <= LAST_BESIDE; i++)
         if (sqlite3_value_int64(v[i])) return 1;
     return 0;
 }
