@@ -225,7 +225,7 @@ void emit_int(struct emitter *e, const char *key, const char *label, enum emit_u
     if (unit == UNIT_NONE)
         snprintf(human, sizeof human, "%s", digits);
     else if (unit == UNIT_BYTES)
-        emit_human_bytes(human, sizeof human, (long long)value);
+        emit_human_bytes(human, sizeof human, value);
     else
         emit_human(human, sizeof human, unit, (double)value, 0);
     if (unit == UNIT_FLOPS && !e->collecting) {
@@ -241,8 +241,8 @@ static void range_words(const struct emitter *e, char *out, size_t room, enum em
     char low[96], high[96];
     int exact = !e->collecting;
     if (unit == UNIT_BYTES) {
-        emit_human_bytes(low, sizeof low, (long long)least);
-        emit_human_bytes(high, sizeof high, (long long)most);
+        emit_human_bytes(low, sizeof low, least);
+        emit_human_bytes(high, sizeof high, most);
     } else {
         emit_human(low, sizeof low, unit, (double)least, exact);
         emit_human(high, sizeof high, unit, (double)most, exact);

@@ -97,7 +97,7 @@ void emit_digits(char out[41], __int128 value);
 /* A number as people read it: `1.50 GiB (1610612736)`, `3.21 ms`, `71.3 MFLOP`, `24.1 %`. exact: digits beside a scaled
  * amount, where the double has them. */
 void emit_human(char *out, size_t out_len, enum emit_unit unit, double value, int exact);
-void emit_human_bytes(char *out, size_t out_len, long long bytes);
+void emit_human_bytes(char *out, size_t out_len, __int128 bytes);
 
 /* Shared by the two halves of the emitter; not for others. */
 void emit_people_open(struct emitter *e, const char *label, enum emit_look look, int list);

@@ -11,15 +11,17 @@
 
 /* ---- numbers ---- */
 
-void emit_human_bytes(char *out, size_t out_len, long long bytes) {
+void emit_human_bytes(char *out, size_t out_len, __int128 bytes) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    char digits[41];
     double v = (double)bytes;
     int u = 0;
     while (fabs(v) >= 1024 && u < 6) v /= 1024, u++;
+    emit_digits(digits, bytes);
     if (u)
-        snprintf(out, out_len, "%.2f %s (%lld)", v, units[u], bytes);
+        snprintf(out, out_len, fabs(v) < 1e6 ? "%.2f %s (%s)" : "%.3g %s (%s)", v, units[u], digits);
     else
-        snprintf(out, out_len, "%lld B", bytes);
+        snprintf(out, out_len, "%s B", digits);
 }
 
 /* Three to four significant digits with a prefix of powers of 1000. */
@@ -51,7 +53,7 @@ void emit_human(char *out, size_t out_len, enum emit_unit unit, double value, in
     }
     switch (unit) {
     case UNIT_BYTES:
-        emit_human_bytes(out, out_len, (long long)value);
+        emit_human_bytes(out, out_len, (__int128)value);
         return;
     case UNIT_NS:
         human_ns(out, out_len, value);

@@ -168,11 +168,6 @@ static void human_real(char *out, size_t room, enum sheet_unit unit, double valu
         snprintf(out, room, "unknown");
     } else if (unit == SHEET_SECONDS) {
         sheet_human_seconds(out, room, value);
-    } else if (unit == SHEET_BYTES) {
-        if (fabs(value) < 9e18)
-            emit_human(out, room, UNIT_BYTES, value, 1);
-        else
-            snprintf(out, room, "%.4g B", value);
     } else if (unit == SHEET_FLOP && fabs(value) >= 1e18) { /* as papers write it: 6.3e24 */
         plan_show(number, sizeof number, strtod((snprintf(out, room, "%.4g", value), out), NULL));
         snprintf(out, room, "%s FLOP", number);
@@ -199,9 +194,11 @@ static void human(char *out, size_t room, const struct sheet_line *l) {
         return;
     }
     emit_digits(digits, l->whole);
-    if (l->unit == SHEET_BYTES || l->unit == SHEET_FLOP) {
+    if (l->unit == SHEET_BYTES) {
+        emit_human_bytes(out, room, l->whole);
+    } else if (l->unit == SHEET_FLOP) {
         human_real(scaled, sizeof scaled, l->unit, (double)l->whole);
-        snprintf(out, room, l->unit == SHEET_BYTES || l->whole < 1000 ? "%s" : "%s (%s)", scaled, digits);
+        snprintf(out, room, l->whole < 1000 ? "%s" : "%s (%s)", scaled, digits);
     } else {
         snprintf(out, room, "%s%s%s", digits, *units[l->unit].name ? " " : "", units[l->unit].name);
     }

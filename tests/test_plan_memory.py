@@ -420,3 +420,14 @@ def test_keys_are_documented():
             printed |= {f'terms[].{k}' for t in d.get('terms', []) for k in t}
         known = page[f'acct plan {command}'] - {'convention'}
         assert (printed - results_of_memory if command == 'fit' else printed) == known, command
+
+
+def test_people_see_every_digit():
+    """Beyond 2^53 and 2^63 the exact count beside the rounded one is exact too, in sheets and in tables."""
+    n = 2**53 + 1
+    out = run(ACCT, 'plan', 'memory', '--params', n, '--recipe', 'adamw-fp32').stdout
+    assert f'32.00 PiB ({4 * n})' in out and f'128.00 PiB ({16 * n})' in out
+    assert f'({18 * 9 * 10**18})' in run(ACCT, 'plan', 'memory', '--params', '9e18', '--recipe', 'megatron').stdout
+    for form in ('text', 'markdown'):
+        out = run(ACCT, 'plan', 'flops', 'matmul', '9e18', 1, 1, '--format', form).stdout
+        assert out.count(f'31.23 EiB ({36 * 10**18})') == 2 and f'({72 * 10**18 + 4})' in out, form
