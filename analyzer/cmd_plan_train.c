@@ -24,7 +24,7 @@ static const struct option_spec options[] = {
     [TRAIN_TIME] = {"time", 0, OPTION_VALUE, "T", "how long: 30d, 12h, 250ms"},
     [TRAIN_DAYS] = {"days", 0, OPTION_VALUE, "D", "the same in days"},
     [TRAIN_STEP_TIME] = {"step-time", 's', OPTION_VALUE, "T", "of a step of --batch-tokens, as measured"},
-    [TRAIN_RATE] = {"tokens-per-second", 0, OPTION_VALUE, "R", "of all GPUs, as measured"},
+    [TRAIN_RATE] = {"tokens-per-second", 0, OPTION_VALUE, "R", "of all GPUs, as measured; of one: --gpus 1"},
     [TRAIN_PRICE] = {"price-per-gpu-hour", 'p', OPTION_VALUE, "P", "in any currency"},
     [TRAIN_BUDGET] = {"budget", 0, OPTION_VALUE, "M", "in the same currency"},
     {0},
@@ -255,6 +255,7 @@ static void put_results(struct plan_sheet *s, const struct train_ask *a) {
     put(s, a, PLAN_ACHIEVED_EACH, "flops_per_s_per_gpu", "FLOP/s of a GPU", SHEET_FLOP_PER_S);
     put(s, a, PLAN_PER_DAY, "flops_per_day", "FLOPs a day", SHEET_FLOP);
     put(s, a, PLAN_TOKEN_RATE, "tokens_per_s", "tokens/s", SHEET_NUMBER);
+    put(s, a, PLAN_RATE_EACH, "tokens_per_s_per_gpu", "tokens/s of a GPU", SHEET_NUMBER);
     put(s, a, PLAN_TOKENS_A_DAY, "tokens_per_day", "tokens a day", SHEET_NUMBER);
     put(s, a, PLAN_GPU_HOURS, "gpu_hours", "GPU hours", SHEET_NUMBER);
     put(s, a, PLAN_COST, "cost", "cost", SHEET_MONEY);

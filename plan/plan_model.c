@@ -62,7 +62,7 @@ static int choose(struct plan_model *m, size_t i, const char *value, char *err, 
         }
         n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", v ? ", " : "", choices[i].values[v]);
     }
-    snprintf(err, err_len, "%s=%.40s: there are %s", choices[i].name, value, all);
+    snprintf(err, err_len, "%s=%.40s: is none of %s", choices[i].name, value, all);
     return -1;
 }
 

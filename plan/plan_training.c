@@ -28,6 +28,7 @@ static const char *const names[PLAN_QUANTITIES] = {
     [PLAN_STEP_FLOPS] = "FLOPs of a step",
     [PLAN_STEP_TIME] = "time of a step",
     [PLAN_PER_DAY] = "FLOPs a day",
+    [PLAN_RATE_EACH] = "tokens/s of a GPU",
     [PLAN_TOKENS_A_DAY] = "tokens a day",
     [PLAN_ACHIEVED] = "FLOP/s",
     [PLAN_ACHIEVED_EACH] = "FLOP/s of a GPU",
@@ -62,6 +63,7 @@ static const struct equation {
     {{PLAN_ACHIEVED, NONE}, {PLAN_GPUS, PLAN_ACHIEVED_EACH, NONE, NONE}, 1},
     {{PLAN_ACHIEVED_EACH, NONE}, {PLAN_PEAK, PLAN_MFU, NONE, NONE}, 1},
     {{PLAN_PER_DAY, NONE}, {PLAN_GPUS, PLAN_PEAK, PLAN_MFU, NONE}, 86400},
+    {{PLAN_TOKEN_RATE, NONE}, {PLAN_GPUS, PLAN_RATE_EACH, NONE, NONE}, 1},
     {{PLAN_TOKENS_A_DAY, NONE}, {PLAN_TOKEN_RATE, NONE, NONE, NONE}, 86400},
     {{PLAN_TOTAL, NONE}, {PLAN_GPUS, PLAN_PEAK, PLAN_PEAK_TIME, NONE}, 1},
     {{PLAN_STEP_FLOPS, NONE}, {PLAN_GPUS, PLAN_PEAK, PLAN_STEP_PEAK_TIME, NONE}, 1},
@@ -136,7 +138,7 @@ static void write_side(const struct plan_training *t, const struct equation *e, 
     for (int i = 0; i < 2 + FACTORS && at < room; i++) {
         enum plan_quantity other = member(e, i, &on_left);
         if (other == NONE || other == q || (on_left == q_left) != lower) continue;
-        if (t->by[other] == PLAN_GIVEN && fabs(t->value[other]) < 1e15)
+        if (t->by[other] == PLAN_GIVEN && other != PLAN_OVERHEAD && fabs(t->value[other]) < 1e15)
             plan_show(number, sizeof number, t->value[other]);
         else
             plan_show_short(number, sizeof number, t->value[other]);

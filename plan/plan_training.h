@@ -30,6 +30,7 @@ enum plan_quantity {
     PLAN_STEP_FLOPS,    /* FLOPs */
     PLAN_STEP_TIME,     /* s */
     PLAN_PER_DAY,       /* FLOPs a day */
+    PLAN_RATE_EACH,     /* tokens/s of one GPU */
     PLAN_TOKENS_A_DAY,  /* tokens */
     PLAN_ACHIEVED,      /* FLOP/s of all GPUs */
     PLAN_ACHIEVED_EACH, /* FLOP/s of one */

@@ -34,7 +34,18 @@ def test_seventy_billion_parameters(peak, words):
     assert '143.9 days' in text and '6.3e24' in text and '4.377e22' in text and 'FLOPs / (gpus x peak x MFU) = 6.3e24 / (1024 x ' in text
 
 
+def test_tokens_a_second_of_one_gpu():
+    """As runs are reported: 3,100 tokens/s of each A100; MFU is 6 x 7e9 x 3100 / 312e12."""
+    each, all64 = (train('--params', '7B', '--device', 'a100-80', '--gpus', str(n), '--tokens-per-second', str(3100 * n)) for n in (1, 64))
+    for s in (each, all64):
+        assert near(s.value('mfu'), Fraction(6 * 7 * 10**9 * 3100, 312 * 10**12)) and near(s.value('tokens_per_s_per_gpu'), 3100)
+    assert all64.formula('tokens_per_s_per_gpu') == 'tokens/s / gpus = 198400 / 64'
+    run = train('--params', '7B', '--device', 'a100-80', '--gpus', '64', '--tokens', '2T', '--mfu', '0.45')
+    assert near(run.value('tokens_per_s_per_gpu') * 64, run.value('tokens_per_s'))
+
+
 def test_formulas_have_their_numbers():
+    assert train(*RUN, '--peak-tflops', '989.5', '--recompute', 'full').formula('hfu') == 'MFU x executed/model = 0.5 x 1.33333'
     s = train(*RUN, '--peak-tflops', '989.5')
     assert s.formula('time') == 'FLOPs / (gpus x peak x MFU) = 6.3e24 / (1024 x 9.895e14 x 0.5)'
     assert s.formula('flops_per_token') == '6 N = 6 x 7e10' and s['inputs']['peak'] == {'value': 989.5e12, 'unit': 'FLOP/s', 'from': 'given'}

@@ -74,7 +74,7 @@ static void test_bad(void **state) {
         {"depth=3", "'depth'"},
         {"layers", "'layers'"},
         {"layers=", "'layers='"},
-        {"tied=maybe", "tied=maybe"},
+        {"tied=maybe", "tied=maybe: is none of no, yes"},
         {"position=alibi", "position=alibi"},
         {"layers=2,dim=100,heads=6,seq=64,vocab=256", "heads="},
         {"layers=2,dim=96,heads=6,kv_heads=4,seq=64,vocab=256", "kv_heads="},
