@@ -168,8 +168,10 @@ static int dtype(const struct arguments *args) {
         plan_value_read(args->operands[i], &v);
         note(&s, args->operands[i], &v);
     }
-    sheet_note(
-        &s, "Rounding is to nearest, ties to even. satfinite: conversions that stop at the largest number, as those of "
+    if (args->n_operands)
+        sheet_note(
+            &s,
+            "Rounding is to nearest, ties to even. satfinite: conversions that stop at the largest number, as those of "
             "cuda_fp8.h do by default; casts of tensors to E4M3 may give NaN instead.");
     s.tables = tables;
     s.context = args;

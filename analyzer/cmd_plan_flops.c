@@ -230,7 +230,7 @@ const struct command cmd_plan_flops = {
     .usage = "OP [OPERAND ...] [--pass forward|backward|both] [--causal full|skipped|half] [--layout bhsd|bshd] "
              "[--side left|right] [OPTION ...] " SHEET_USAGE,
     .details =
-        "\nproducts\n"
+        "products\n"
         "  matmul M N K            2 M N K (gemm likewise); or two shapes, as broadcast: matmul 2,1,4,8 3,8,5\n"
         "  grouped M,N,K[,COUNT] ...   products of different sizes in one call\n"
         "  syrk N K, gemv M N ...  any routine of BLAS, without type letter: acct plan flops syrk says its sizes\n"

@@ -30,9 +30,12 @@ static const struct flops_type types[] = {
     {"complex128", ACCT_dtype_COMPLEX128, ACCT_FP64_MATRIX, ACCT_FP64, 0},
 };
 
+/* Also by the second half of fp8_e4m3, which is a format's name in `acct plan dtype`. */
 const struct flops_type *flops_type_find(const char *name) {
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (!strcmp(types[i].name, name)) return &types[i];
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        const char *own = types[i].name, *half = strchr(own, '_');
+        if (!strcmp(own, name) || (half && half[1] == 'e' && !strcmp(half + 1, name))) return &types[i];
+    }
     return NULL;
 }
 

@@ -395,6 +395,13 @@ def test_time_at_the_roof():
     assert s.value('time_s') == pytest.approx(sum(max(p['flops'] / 989.4e12, p['bytes'] / 3350e9) for p in s['parts']), rel=1e-12)
 
 
+def test_formats_by_the_names_of_plan_dtype():
+    for short, name in (('e4m3', 'fp8_e4m3'), ('e5m2', 'fp8_e5m2'), ('e2m1', 'fp4_e2m1')):
+        a, b = (plan('flops', 'matmul', '3', '4', '5', '--dtype', n) for n in (short, name))
+        assert a['results'] == b['results'] and a['operands'] == b['operands'] and a['operands'][0]['dtype'] == name
+    assert "'acc16'" in refused('flops', 'matmul', '3', '4', '5', '--dtype', 'acc16')
+
+
 def test_a_peak_that_the_best_order_needs_is_named():
     """Products in int8 have a peak, products of elements have none; operations are no FLOPs, in the best order neither."""
     s = plan('flops', 'einsum', 'ef,fYe,fY,Y->', '1,3', '1,7,20', '1,7', '1', '--dtype', 'int8', '--device', 'h100-sxm')
