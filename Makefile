@@ -73,7 +73,7 @@ help:
 ## make            build everything into $(BUILD) (default: build)
 ## make demo       train a small GPT under acct and print the report; make demo-linear: the linear model
 ## make check      all tests; the last line is "N passed, N failed, N skipped"; T="tests/test_x.py -k y" runs some
-## make lecture  memory of the sample program: acct plan = the program's account = measured, as a table; LECTURE_RUNS=N: a part of it
+## make lecture    memory of the sample program: acct plan = the program's account = measured, as a table; LECTURE_RUNS=N: a part of it
 ## make public     programs that others wrote, from checkouts of theirs: LLMC=… CUDA_SAMPLES=… SGEMM=…
 ## make bench      ratios against named peers; BENCH_SHORT=1 for a quick look
 ## make install    into $(PREFIX) (default: /usr/local); DESTDIR is honoured; make uninstall takes it away

@@ -205,7 +205,7 @@ static void print_device(struct emitter *e, const struct bench_results *r) {
     emit_text(e, NULL, "compute capability", capability);
     print_int(e, "multiprocessors", "multiprocessors", UNIT_NONE, d->sms);
     print_int(e, "total_bytes", "memory", UNIT_BYTES, d->total_bytes);
-    print_int(e, "free_bytes", "free before the first allocation", UNIT_BYTES, d->free_bytes);
+    print_int(e, "free_bytes", "free at first", UNIT_BYTES, d->free_bytes);
     print_int(e, "devices", d->devices > 1 ? "devices" : NULL, UNIT_NONE, d->devices);
     print_int(e, "runtime_version", NULL, UNIT_NONE, d->runtime);
     print_int(e, "driver_version", NULL, UNIT_NONE, d->driver);

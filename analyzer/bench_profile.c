@@ -104,8 +104,9 @@ static void print_peaks(FILE *f, const struct bench_results *r) {
         if (!key) continue;
         if (format == ACCT_FP64 && d->in_table && !isnan(d->sheet.peak[ACCT_FP64_MATRIX])) key = "fp64_tensor";
         if (best.fastest) {
-            snprintf(comment, sizeof comment, "%" PRId64 " x %" PRId64 " x %" PRId64 "; highest median %.4g",
-                     best.fastest->m, best.fastest->n, best.fastest->k, best.median_rate);
+            snprintf(comment, sizeof comment, "%" PRId64 " x %" PRId64 " x %" PRId64 "; highest median %.4g T%s/s",
+                     best.fastest->m, best.fastest->n, best.fastest->k, best.median_rate / 1e12,
+                     format == ACCT_INT8 ? "OP" : "FLOP");
             line_peak(f, key, format == ACCT_INT8, best.rate, comment);
         } else if (bench_not_supported(r, format)) {
             line(f, key, "none", NULL);

@@ -363,8 +363,8 @@ static int print(struct emitter *e, struct report *r, const struct arguments *ar
     report_print_int(e, "gap", NULL, UNIT_NONE, gap_of(c.parameters, c.measured_parameters));
     emit_text(e, "by", NULL, c.parameters_by);
     emit_end(e);
-    report_print_int(e, NULL, "parameters of the plan", UNIT_NONE, c.parameters);
-    report_print_int(e, NULL, "parameters measured", UNIT_NONE, c.measured_parameters);
+    report_print_int(e, NULL, "parameters, plan", UNIT_NONE, c.parameters);
+    report_print_int(e, NULL, "parameters, measured", UNIT_NONE, c.measured_parameters);
     emit_text(e, NULL, "the plan's are", c.parameters_by);
     print_memory(e, r, &c);
     print_flops(e, r, &c, place);
