@@ -49,7 +49,15 @@ static int take_peak(const char *name, const char *value, void *context, char *e
         snprintf(err, err_len, "'%.40s' is no number format", name);
         return -1;
     }
+    if (r->given[format]) {
+        snprintf(err, err_len, "%s is given twice", name);
+        return -1;
+    }
     if (plan_real(value, PLAN_COUNT, PLAN_POSITIVE, &tflops, err, err_len)) return -1;
+    if (isinf(tflops * 1e12)) {
+        snprintf(err, err_len, "'%.40s' TFLOP/s is too large", value);
+        return -1;
+    }
     r->device.peak[format] = tflops * 1e12;
     r->given[format] = 1;
     return 0;
@@ -80,6 +88,23 @@ static int read_gemm(struct roofline *r) {
     return 0;
 }
 
+/* Figures so far apart that what follows from them is no number. */
+static int check_range(const struct roofline *r) {
+    struct plan_gemm g = {0};
+    if (r->has_gemm) plan_gemm(r->gemm[0], r->gemm[1], r->gemm[2], 64, 64, &g);
+    for (int f = 0; f < ACCT_FORMATS; f++) {
+        double peak = r->device.peak[f];
+        if (isnan(peak) || (r->format >= 0 && r->format != f)) continue;
+        if (!isfinite(plan_ridge(peak, r->bandwidth)))
+            return REFUSE("--%s: the ridge of %s would be beyond 1.7e308 FLOP/byte",
+                          options[r->args->given[OPT_BANDWIDTH] ? OPT_BANDWIDTH : OPT_PEAK].name, sheet_format_name(f));
+        if (!isfinite(plan_roof_time(peak, r->bandwidth, (double)g.flops, (double)g.bytes)))
+            return REFUSE("--%s: its time in %s would be beyond 1.7e308 s", options[OPT_GEMM].name,
+                          sheet_format_name(f));
+    }
+    return 0;
+}
+
 static int read_options(const struct arguments *args, struct roofline *r) {
     int code = sheet_check(args);
     memset(r, 0, sizeof *r);
@@ -104,7 +129,7 @@ static int read_options(const struct arguments *args, struct roofline *r) {
         return r->has_device
                    ? REFUSE("--device %s: has no peak in %s", args->value[OPT_DEVICE], sheet_format_name(r->format))
                    : REFUSE("--peak-tflops: has no figure for %s", sheet_format_name(r->format));
-    return 0;
+    return check_range(r);
 }
 
 /* ---- what is printed ---- */

@@ -147,7 +147,9 @@ static void add_time(struct flops *f, const char *order) {
            memory = part_share(f, order, "memory");
     struct roof r = roof_of(f, p);
     int one = f->n_parts == 1;
-    if (one)
+    if (isnan(time))
+        sheet_result(s, "time_s", "time at the roof", SHEET_SECONDS, NAN, "bytes not known");
+    else if (one)
         sheet_result(s, "time_s", "time at the roof", SHEET_SECONDS, time,
                      "max(operations / peak = %.4g s, bytes / bandwidth = %.4g s)", r.compute_s, r.memory_s);
     else

@@ -530,6 +530,17 @@ def test_people_see_what_machines_see():
         assert all(step['name'] in out.stdout for step in s['best_order'])
 
 
+def test_people_see_large_sizes_as_machines_do():
+    """Bytes of an operand beyond 2^63, bytes that are not known."""
+    import subprocess
+    from plan_words import ACCT
+    for form in ('text', 'markdown'):
+        out = lambda *w: subprocess.run([ACCT, 'plan', 'flops', *w, '--device', 'h100-sxm', '--format', form], capture_output=True, text=True).stdout
+        large, unknown = out('matmul', '1e12', '1e9', '1'), out('gemv', '1e15', '5e14')
+        assert f'{4 * 10 ** 21 / 2 ** 60:.2f} EiB ({4 * 10 ** 21})' in large
+        assert 'nan' not in unknown and unknown.count('bytes not known') == 3
+
+
 def test_output_goes_to_a_file_and_help_is_there(tmp_path):
     import subprocess
     from plan_words import ACCT

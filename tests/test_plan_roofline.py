@@ -104,6 +104,15 @@ def test_figures_of_the_user():
     assert roofline('--device', 'a100-80', '--bandwidth', '1e12').value('ridge_bf16') == 312
 
 
+def test_people_see_large_sizes_as_machines_do():
+    """Beyond 2^63 bytes too."""
+    words = ['plan', 'roofline', '--device', 'h100-sxm', '--dtype', 'bf16', '--gemm', '1e12,1e9,1e6']
+    n = 2 * (10 ** 18 + 10 ** 15 + 10 ** 21)
+    for form in ('text', 'markdown'):
+        r = subprocess.run([ACCT, *words, '--format', form], capture_output=True, text=True)
+        assert f'{n / 2 ** 60:.2f} EiB ({n})' in r.stdout, r
+
+
 def test_the_roof_never_falls():
     """With the intensity, up to the ridge and then flat."""
     roofs = [roofline('--device', 'h200', '--dtype', 'fp8', '--intensity', i)['formats'][0]['roof_per_s'] for i in (0.001, 1, 10, 100, 412, 413, 1000, 1e12)]
@@ -114,7 +123,9 @@ BAD = [([], '--device'), (['--device', 'h101'], 'h101'), (['--device', 'cpu'], '
        (['--device', 't4', '--peak-tflops', '9'], '--dtype'), (['--device', 't4', '--peak-tflops', 'fp99=9'], 'fp99'), (['--device', 't4', '--peak-tflops', 'bf16=0'], 'zero'),
        (['--device', 't4', '--gemm', '3,4'], 'three'), (['--device', 't4', '--gemm', '3,4,0'], 'zero'), (['--device', 't4', '--gemm', '3,4,5,6'], '3'), (['--device', 't4', '--gemm', 'a,b,c'], "'a'"),
        (['--device', 't4', '--gemm', '9e18,9e18,9e18'], 'beyond'), (['--device', 't4', '--intensity', '-1'], 'negative'), (['--device', 't4', '--bandwidth', '0'], 'zero'), (['t4'], 't4'),
-       (['--device', 't4', '--format', 'xml'], 'xml'), (['--device', 't4', '--frob'], '--frob'), (['--bandwidth', '1TB/s'], '--device')]
+       (['--device', 't4', '--format', 'xml'], 'xml'), (['--device', 't4', '--frob'], '--frob'), (['--bandwidth', '1TB/s'], '--device'),
+       (['--device', 't4', '--bandwidth', '1e-300'], 'beyond'), (['--device', 't4', '--dtype', 'fp32', '--peak-tflops', '1e300'], 'too large'), (['--device', 't4', '--peak-tflops', 'fp32=1,fp32=2'], 'twice'),
+       (['--device', 't4', '--dtype', 'fp32', '--peak-tflops', '1e-300', '--gemm', '1e12,1e12,1e12'], 'beyond')]
 
 
 @pytest.mark.parametrize('words,says', BAD, ids=lambda w: ' '.join(w) if isinstance(w, list) else '')
