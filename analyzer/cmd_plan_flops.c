@@ -11,7 +11,8 @@ static const struct option_spec options[] = {
     SHEET_OPTION_ROWS,
     [FLOPS_DTYPE] = {"dtype", 't', OPTION_VALUE, "FORMAT",
                      "of the operands: fp32 (default), tf32, bf16, int8, complex64 ..."},
-    [FLOPS_OUT_DTYPE] = {"out-dtype", 0, OPTION_VALUE, "FORMAT", "of the result (as the operands; int8: int32)"},
+    [FLOPS_OUT_DTYPE] = {"out-dtype", 0, OPTION_VALUE, "FORMAT",
+                         "of the result (as the operands; int8: int32, fp8: bf16)"},
     [FLOPS_DEVICE] = {"device", 'd', OPTION_VALUE, "DEVICE", "whose roof: h100-sxm, a100-80 ..., or a profile file"},
     [FLOPS_SIZE] = {"size", 's', OPTION_VALUE, "AXIS=N,...", "einsum, reduce, rearrange: sizes of axes; ...=2x3"},
     [FLOPS_ALPHA] = {"alpha", 0, OPTION_VALUE, "X", "BLAS: a number (1), or device: not known to the host"},
@@ -209,7 +210,7 @@ static int plan_flops(const struct arguments *args) {
     code = check_op(&f);
     if (!code) code = sheet_device(args, FLOPS_DEVICE, &f.device);
     f.has_device = args->given[FLOPS_DEVICE];
-    if (!code) code = flops_read_types(&f, NULL);
+    if (!code) code = flops_read_types(&f);
     if (!code && cost_is_complex(f.type->storage) && !(f.op->takes & FLOPS_TAKES_COMPLEX))
         code = flops_fail(&f, "--dtype %s: no count is agreed on; matmul, grouped and the routines of BLAS have one",
                           f.type->name);

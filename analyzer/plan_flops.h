@@ -110,7 +110,7 @@ int flops_list(const struct flops *f, int o, enum plan_sign sign, int room, int6
 int flops_shape(const struct flops *f, const char *text, int64_t out[PLAN_DIMS], int *n);
 /* One of the words (NULL-terminated) that option o may be; its index. Not given: *out stays. */
 int flops_word(const struct flops *f, int o, const char *const *words, int *out);
-int flops_read_types(struct flops *f, const char *default_out);
+int flops_read_types(struct flops *f);
 
 /* Of BLAS: alpha or beta as cost_model has it, and as an input; transpositions of A and B; batch and batch strides. */
 int flops_read_scalar(const struct flops *f, int o, uint32_t *out);

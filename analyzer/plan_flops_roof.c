@@ -50,12 +50,17 @@ static int read_type(const struct flops *f, int o, const struct flops_type **out
                       f->args->value[o], all);
 }
 
-int flops_read_types(struct flops *f, const char *default_out) {
+/* As libraries write products unless told otherwise. */
+static const struct flops_type *type_of_product(const struct flops_type *type) {
+    if (type->integer) return flops_type_find("int32");
+    return cost_type_bits(type->storage) < 16 ? flops_type_find("bf16") : type;
+}
+
+int flops_read_types(struct flops *f) {
     f->type = flops_type_find("fp32");
     int code = read_type(f, FLOPS_DTYPE, &f->type);
     if (code) return code;
-    f->out_type = default_out ? flops_type_find(default_out) : f->type;
-    if (!default_out && f->type->integer) f->out_type = flops_type_find("int32");
+    f->out_type = type_of_product(f->type);
     return read_type(f, FLOPS_OUT_DTYPE, &f->out_type);
 }
 

@@ -94,6 +94,14 @@ def test_a_product_against_the_roof(m, n, k):
             assert near(g['roof_per_s'], min(peak * 10**12, Fraction(2 * m * n * k, moved) * bandwidth * 10**9))
 
 
+def test_plan_flops_says_the_same():
+    """One product, two commands: least bytes, intensity, time at the roof."""
+    for f in set(FORMATS) - {'fp64_tensor'}: # the device has one peak of fp64
+        g = roofline('--device', 'b200', '--gemm', '300,500,700', '--dtype', f)['formats'][0]['gemm']
+        s = plan('flops', 'matmul', '300', '500', '700', '--dtype', f, '--device', 'b200')
+        assert g['bytes'] == s.value('bytes') and near(g['intensity'], Fraction(s.value('intensity'))) and near(g['time_s'], Fraction(s.value('time_s'))), f
+
+
 def test_figures_of_the_user():
     s = roofline('--peak-tflops', 'bf16=700,int8=1400', '--bandwidth', '2.8TB/s', '--intensity', '100')
     rows = {r['format']: r for r in s['formats']}
