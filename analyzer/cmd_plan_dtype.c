@@ -81,8 +81,8 @@ static void print_error(struct emitter *e, const char *text, double value, enum 
     int finite = isfinite(value) && isfinite(exact), known = finite && (error != 0 || o != PLAN_ROUNDED);
     char share[40] = "";
     emit_real(e, "error", NULL, UNIT_NONE, known ? (double)error : NAN);
-    emit_real(e, "relative_error", NULL, UNIT_NONE, known && exact != 0 ? (double)(error / fabsl(exact)) : NAN);
-    if (known && exact != 0) snprintf(share, sizeof share, "%.3Lg %%", 100 * error / fabsl(exact));
+    emit_real(e, "relative_error", NULL, UNIT_NONE, known && exact != 0 ? (double)(error / exact + 0.0L) : NAN);
+    if (known && exact != 0) snprintf(share, sizeof share, "%.3Lg %%", 100 * error / exact + 0.0L);
     if (finite && !known) snprintf(share, sizeof share, "below 1e-17 %%");
     emit_text(e, NULL, "error", share);
 }
