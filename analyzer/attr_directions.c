@@ -166,8 +166,13 @@ static void observe_lists(struct at_trace *t, struct inference *f) {
 
 /* The launch is handed the same memory through an argument that is only read, too. */
 static int is_read_beside(const struct at_trace *t, const struct at_access *a) {
-    AT_EACH_ACCESS(t, a->event, b)
-    if (b->range == a->range && b->buffer != a->buffer && b->mode == AT_R) return 1;
+    const struct at_event *ev = &t->event[a->event];
+    const struct at_buffer *u = &t->buffer[a->buffer];
+    if (ev->buffers > ARGUMENTS_MOST) return 0; /* lists of tensors */
+    for (int32_t i = ev->buffer0; i < ev->buffer0 + ev->buffers; i++) {
+        const struct at_buffer *v = &t->buffer[i];
+        if (v->mode == AT_R && v->block == u->block && v->offset == u->offset) return 1;
+    }
     return 0;
 }
 
