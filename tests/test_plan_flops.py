@@ -349,7 +349,9 @@ def test_attention():
         s = a('--pass', 'both')
         assert (s.value('forward_flops'), s.value('backward_flops'), s.value('backward_executed_flops'), s.value('flops')) == (full, 2 * full, 2.5 * full, 3 * full)
         assert a('--causal', 'skipped').value('flops') == 2 * b * h * pairs(tq, tk) * (dqk + dv) and a('--causal', 'half').value('flops') == full // 2
-        assert s['parts'][0]['bytes'] == 4 * b * h * (tq * dqk + tk * dqk + tk * dv + tq * dv)
+        q, k, v, o = (4 * b * h * n for n in (tq * dqk, tk * dqk, tk * dv, tq * dv))
+        assert [p['bytes'] for p in s['parts']] == [q + k + v + o, q + k + v + o + o + q + k + v] # with their gradients
+        assert s.formula('flops') == '3 x forward, model' and a('--pass', 'backward').formula('flops') == '2 x forward, model'
     one = plan('flops', 'attention', 2, 8, 16, 64).value('flops')
     assert one == plan('flops', 'attention', '2,8,16,64').value('flops') == plan('flops', 'attention', '2,16,8,64', '--layout', 'bshd').value('flops')
     s = plan('flops', 'attention', 2, 8, 16, 64, '--kv-heads', 2)                   # grouped queries: query heads count, keys are fewer

@@ -30,6 +30,7 @@ def test_seventy_billion_parameters(peak, words):
     assert near(s.value('flops_per_day'), a_day) and near(s.value('days'), 63 * 10**23 / a_day) and near(s.value('time'), s.value('days') * DAY)
     assert f"{s.value('flops_per_day'):.3e}" == '4.377e+22' and f"{s.value('days'):.1f}" == '143.9' and s['convention'] == '6n' and s.value('solved_for') == 'time'
     assert near(s.value('peak_time') * 2, s.value('time')) and near(s.value('gpu_hours'), 1024 * s.value('days') * 24) and near(s.value('tokens_per_s'), 15 * 10**12 / s.value('time'))
+    assert near(s.value('tokens_per_day'), 15 * 10**12 / s.value('days')) and near(s.value('flops_per_s'), a_day / DAY) and near(s.value('flops_per_s_per_gpu'), peak / 2)
     text = subprocess.run([ACCT, 'plan', 'train', *RUN, *words], capture_output=True, text=True).stdout
     assert '143.9 days' in text and '6.3e24' in text and '4.377e22' in text and 'FLOPs / (gpus x peak x MFU) = 6.3e24 / (1024 x ' in text
 
@@ -308,6 +309,8 @@ def test_rounded_figures_do_not_contradict():
     """143.9 days for what takes 143.94: all given, all consistent."""
     s = train(*RUN, '--device', 'h100-sxm', '--days', '143.9')
     assert s.value('time') == 143.9 * DAY and 'solved_for' not in s['results']
+    for days in (143, 145): # 0.7 % is no rounding
+        assert 'contradiction' in refused('train', *RUN, '--device', 'h100-sxm', '--days', days)
 
 
 def test_formats_have_the_same_figures():
