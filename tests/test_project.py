@@ -1,5 +1,5 @@
 """The project around the code: rules of the tree, scripts/deps, the Makefile, installation, the README's promises."""
-import os, re, shutil, subprocess, sys, time, zipfile
+import os, re, shlex, shutil, subprocess, sys, time, zipfile
 import pytest
 from conftest import TOP, BUILD, run
 
@@ -290,6 +290,14 @@ def test_readme_commands_exist():
             assert re.search(rf'^\s*(acct )?{words[1]}\b', subcommands, re.M), line
         seen.add(os.path.basename(words[0]))
     assert {'make', 'acct', 'sqlite3'} <= seen
+
+
+def test_readme_plans_run():
+    plans = [shlex.split(line)[1:] for line in commands() if line.startswith('acct plan') and not line.endswith('.db')]
+    assert len(plans) >= 9
+    for words in plans:
+        r = run(os.path.join(BUILD, 'acct'), *words)
+        assert r.returncode == 0 and r.stdout.count('Result') + r.stdout.count('Ridge points') + r.stdout.count('What becomes of') == 1, words
 
 
 def test_readme_sql_runs():
