@@ -169,6 +169,17 @@ static void put_flops(struct plan_sheet *s, const struct train_ask *a, enum plan
     }
 }
 
+static void put_overhead(struct plan_sheet *s, const struct train_ask *a) {
+    double over = a->t.value[PLAN_OVERHEAD], model = a->per_token ? (double)a->per_token : a->t.value[PLAN_TOTAL];
+    char again[40], once[40], numbers[100] = "";
+    plan_show_short(again, sizeof again, rint((over - 1) * model));
+    plan_show_short(once, sizeof once, model);
+    if (!isnan(model))
+        snprintf(numbers, sizeof numbers, "%s = 1 + %s / %s", a->per_token ? " of a token" : "", again, once);
+    sheet_result(s, "executed_over_model", "executed / model FLOPs", SHEET_NUMBER, over,
+                 "1 + recomputed / model FLOPs%s", numbers);
+}
+
 static void put_work(struct plan_sheet *s, const struct train_ask *a) {
     static const char *const run[] = {"flops", "forward_flops", "backward_flops"},
                              *const run_labels[] = {"FLOPs", "forward", "backward"},
@@ -184,8 +195,7 @@ static void put_work(struct plan_sheet *s, const struct train_ask *a) {
     put_flops(s, a, PLAN_STEP_FLOPS, of_step, step, step_labels);
     if (a->args->given[TRAIN_RECOMPUTE]) {
         put(s, a, PLAN_EXECUTED, "executed_flops", "FLOPs executed", SHEET_FLOP);
-        sheet_result(s, "executed_over_model", "executed / model FLOPs", SHEET_NUMBER, a->t.value[PLAN_OVERHEAD], "%s",
-                     "1 + recomputed / model FLOPs");
+        put_overhead(s, a);
     }
 }
 

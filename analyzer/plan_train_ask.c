@@ -129,11 +129,12 @@ static int make_exact(struct train_ask *a) {
     return plan_multiply(a->per_token, a->tokens, &a->flops) ? REFUSE("the run's FLOPs are beyond 1.7e38") : 0;
 }
 
-/* Executed over model FLOPs. Full: forward once more, of three parts one (6 to 8). Selective: attention's forward. */
+/* Executed over model FLOPs. Full: forward once more, of three parts one (6 to 8). Selective: attention's forward, of
+ * which a causal mask leaves half. */
 static int read_recompute(struct train_ask *a) {
     const char *what = VALUE(TRAIN_RECOMPUTE);
     double flops = 0, of = a->t.value[PLAN_TOTAL];
-    int code;
+    int code, masked = plan_convention_row(a->convention)->halves == 3 ? 2 : 1;
     if (!GIVEN(TRAIN_RECOMPUTE)) return 0;
     if (!strcmp(what, "none"))
         plan_training_give(&a->t, PLAN_OVERHEAD, 1);
@@ -142,7 +143,7 @@ static int read_recompute(struct train_ask *a) {
     else if (!strcmp(what, "selective") && !a->has_model)
         return REFUSE("--recompute selective: needs --model, which says what attention takes");
     else if (!strcmp(what, "selective"))
-        plan_training_give(&a->t, PLAN_OVERHEAD, 1 + (double)a->attention / (double)a->per_token);
+        plan_training_give(&a->t, PLAN_OVERHEAD, 1 + (double)(a->attention / masked) / (double)a->per_token);
     else if (what[0] < '0' || what[0] > '9')
         return REFUSE("--recompute: '%.40s' is none of none, selective, full and an amount of FLOPs", what);
     else if (isnan(of))

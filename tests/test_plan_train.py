@@ -153,7 +153,7 @@ def test_measured_without_a_peak():
 
 
 def test_recomputation():
-    """Full: 8 N T run for 6 N T. Selective: attention's forward once more."""
+    """Full: 8 N T run for 6 N T. Selective: attention's forward once more, of which a causal mask leaves half."""
     s = train(*RUN, '--device', 'h100-sxm', '--recompute', 'full')
     assert near(s.value('hfu'), Fraction(2, 3)) and near(s.value('executed_flops'), 8 * 70 * 10**9 * 15 * 10**12) and near(s.value('executed_over_model'), Fraction(4, 3))
     s = train(*RUN, '--device', 'h100-sxm', '--recompute', 'none')
@@ -162,6 +162,9 @@ def test_recomputation():
     attention = 4 * 12 * 12 * 64 * 1024
     assert near(s.value('executed_flops'), (s.value('flops_per_token') + attention) * 10**9)
     assert near(s.value('hfu'), s.value('mfu') * (1 + Fraction(attention, s.value('flops_per_token'))))
+    assert s.formula('executed_over_model') == '1 + recomputed / model FLOPs of a token = 1 + 37748736 / 859885056'
+    s = train('--model', GPT2, '--convention', 'causal', '--tokens', '1e9', '--recompute', 'selective')     # the mask leaves half, here too
+    assert near(s.value('executed_flops'), (s.value('flops_per_token') + attention // 2) * 10**9)
 
 
 # ---- models and conventions --------------------------------------------------------------------------------------------------------
