@@ -235,6 +235,15 @@ def test_cache_of_keys_and_values(cache, b, tp):
     assert tp > 1 or r['parameters'] == 8030261248
 
 
+@pytest.mark.parametrize('pp', [2, 3])
+def test_stages_hold_their_layers_alone(pp):
+    """The cache of a stage's layers; of the linear model's, outputs of as many micro-batches as there are stages, on the first."""
+    r = results('--recipe', 'inference-fp16', '--model', spec('llama'), '--context', 4096, '--batch', 16, '--gpus', pp, '--pp', pp)
+    assert r['kv_cache'] == 2 * up(32, pp) * 8 * 128 * 4096 * 16 * 2
+    r = results('--recipe', 'adamw-fp32', '--model', 'kind=linear,layers=7,dim=64,batch=3', '--gpus', pp, '--pp', pp)
+    assert (r['parameters_of_gpu'], r['activations']) == (64 * 64 * up(7, pp), 4 * pp * up(7, pp) * 3 * 64)
+
+
 # ---- what papers and users report --------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize('zero,gigabytes', [(0, '120.0'), (1, '31.4'), (2, '16.6'), (3, '1.9')])
 def test_zero_s_own_table(zero, gigabytes):
@@ -322,6 +331,16 @@ def test_everything_given_fits_or_not():
         assert r['fits']['value'] == fits and r['room_nominal']['value'] == 40 * 10**9 - r['total']['value']
         assert r['room_device']['value'] == 42297524224 - 430 * 2**20 - r['total']['value'] and (r['room_device']['value'] >= 0) == (fits == 'yes')
         assert results('--device', 'a100-40', '--recipe', 'megatron', '--model', spec('gpt2', batch), '--zero', 3)['fits'] == fits
+
+
+def test_what_just_fits_fits():
+    model = ['--recipe', 'megatron', '--model', spec('gpt2', 2), '--zero', 0]
+    total = results(*model)['total']
+    for memory, fits in ((total, 'yes'), (total - 1, 'no')):
+        r = fit(*model, '--memory', memory)['results']
+        assert (r['fits']['value'], r['room']['value']) == (fits, memory - total)
+    n = (81920 - 1300) * 2**20 // 8 # an A100's bytes less what the context takes, 8 a parameter
+    assert [results('--params', k, '--recipe', 'fp32-sgd', '--device', 'a100-80')['fits'] for k in (n, n + 1)] == ['yes', 'no']
 
 
 # ---- properties ------------------------------------------------------------------------------------------------------------------
