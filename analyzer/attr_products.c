@@ -169,6 +169,7 @@ void at_step_extent(const struct at_trace *t, int32_t step, int32_t *from, int32
 
 void at_products_of_step(struct products *p, int32_t step, int32_t from, int32_t to) {
     const struct at_trace *t = p->t;
+    for (int32_t i = 0; i < p->touches; i++) p->use[p->touched[i]].step = -1; /* a step may be asked for again */
     p->touches = p->uncounted = 0;
     for (int i = 0; i < PRODUCT_PARTS; i++) p->flops[i] = p->count[i] = 0;
     for (int32_t e = from; e < to; e++) {

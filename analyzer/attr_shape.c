@@ -167,7 +167,6 @@ void at_find_shape(struct products *p) {
         if (i == p->shape.step) first = from, last = to;
         if (p->step[i].complete) at_products_of_step(p, i, from, to);
     }
-    for (int32_t r = 0; r < t->ranges; r++) p->use[r].step = -1;
     at_products_of_step(p, p->shape.step, first, last); /* once more: use.step tells what this step reads */
     for (int32_t e = first; e < last; e++)
         if (t->event[e].step == p->shape.step && t->event[e].kind == AT_KERNEL && t->event[e].phase == AT_FORWARD)

@@ -97,10 +97,11 @@ def test_conventions_of_gpt_2(tmp_path):
 
 
 @pytest.mark.skipif(ON_GPU, reason='dry runs are of the virtual GPU')
-def test_the_lectures_linear_model(tmp_path):
+@pytest.mark.parametrize('steps', [1, 3])
+def test_the_lectures_linear_model(tmp_path, steps):
     """No attention is possible: palm and causal are 6n. The first layer's input needs no gradient."""
     D, layers, rows = 48, 5, 20
-    db, truth = dry(tmp_path, f'--model linear --layers {layers} --dim {D} --batch {rows} --steps 3')
+    db, truth = dry(tmp_path, f'--model linear --layers {layers} --dim {D} --batch {rows} --steps {steps}')
     j, n = view('flops', db), D * D * layers
     assert terms(j) == {'6n': 6 * n * rows, 'first input gradient': -2 * D * D * rows, 'unexplained': 0, 'executed': truth['flops_per_step']}
     assert facts(j)['attention'] == 0 and facts(j)['parameters'] == n and facts(j)['tokens'] == rows
