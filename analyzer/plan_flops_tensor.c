@@ -198,16 +198,19 @@ static int is_diagonal(const struct plan_pattern *p) {
 static int einsum_results(struct flops *f, const struct plan_order *given, const struct plan_order *best) {
     const struct plan_pattern *p = f->pattern;
     char formula[3000];
-    int code = add_terms(f, given->n > 0);
+    int view = !given->n && f->out_type == f->type;
+    int code = add_terms(f, !view);
     if (!code && p->operands > 2) code = add_order(f, given, "given");
     if (!code && p->operands > 2) code = add_order(f, best, "best");
     if (!code && p->operands <= 2) code = add_order(f, given, NULL);
-    if (!code && !given->n) flops_add_part(f, f->text[0], 0, 0, 0);
+    if (!code && !given->n) flops_add_part(f, f->text[0], 0, 0, view ? 0 : -1);
     if (code) return code;
     order_formula(p, given, formula, sizeof formula);
     flops_amounts(f, given->flops, "%s", formula);
     if (p->operands > 2) add_best(f, given, best);
-    if (!given->n) sheet_note(&f->sheet, "A view: nothing is computed and nothing moved.");
+    if (!given->n)
+        sheet_note(&f->sheet, view ? "A view: nothing is computed and nothing moved."
+                                   : "Nothing is computed; the other format makes it a copy.");
     if (is_diagonal(p)) sheet_note(&f->sheet, "An axis twice in one operand is its diagonal; only that is read.");
     if (given->n > 1 && p->operands == 2) {
         add_largest(f, "largest_intermediate_bytes", "largest intermediate", given);
@@ -225,6 +228,7 @@ static int einsum(struct flops *f) {
     if (!code && plan_einsum_given(p, &orders[0])) code = flops_fail(f, "more than 1.7e38 FLOPs or elements");
     if (!code && plan_einsum_best(p, &orders[0], &orders[1])) code = flops_fail(f, "no order within 1.7e38 FLOPs");
     if (!code) {
+        if (p->operands == 1 && !f->args->given[FLOPS_OUT_DTYPE]) f->out_type = f->type; /* no product */
         input_pattern(f);
         sheet_input_text(&f->sheet, "notation", "read in", p->letters ? "letters" : "words",
                          p->letters ? "each letter is an axis" : "blanks between axes, or a --size of a longer name");

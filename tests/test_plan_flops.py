@@ -208,6 +208,17 @@ def test_einsum_sums_by_counting():
         assert s.value('flops') == count
 
 
+@pytest.mark.parametrize('dtype,size', [('int8', 1), ('fp8', 1), ('bf16', 2), ('fp32', 4)])
+def test_one_operand_keeps_its_format(dtype, size):
+    """It is no product, which is written in another; a view can have no other."""
+    e = lambda *w: plan('flops', 'einsum', *w, '--dtype', dtype)
+    s = e('ij->ji', '3,4')
+    assert [o['bytes'] for o in s['operands']] == [12 * size] * 2 and s.value('bytes') == 0 and any('A view' in n for n in s['notes'])
+    assert e('ij->i', '3,4').value('bytes') == plan('flops', 'reduce', 'i j -> i', 'sum', '3,4', '--dtype', dtype).value('bytes') == (12 + 3) * size
+    s = e('ij->ji', '3,4', '--out-dtype', 'fp64')
+    assert s.value('bytes') == 12 * size + 12 * 8 and not any('A view' in n for n in s['notes']) and {o['use'] for o in s['operands']} == {'read', 'written'}
+
+
 # ---- reduce -------------------------------------------------------------------------------------------------------------------
 
 def test_reduce():
