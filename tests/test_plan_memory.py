@@ -367,6 +367,16 @@ def test_units_say_the_same(a, b):
         assert fit('--memory', x, '--recipe', 'megatron')['results'] == fit('--memory', y, '--recipe', 'megatron')['results']
 
 
+def test_every_unit_of_bytes():
+    for i, prefix in enumerate('kMGTP', 1):
+        for unit, power in ((prefix + 'B', 1000**i), (prefix.upper() + 'iB', 1024**i)):
+            assert fit('--memory', '12.5' + unit, '--recipe', 'fp32-sgd')['inputs']['memory']['value'] == 12.5 * power, unit
+    for unit, power in (('B', 1), ('KB', 1000), ('EB', 1000**6), ('EiB', 1024**6)):
+        assert fit('--memory', '4' + unit, '--recipe', 'fp32-sgd')['inputs']['memory']['value'] == 4 * power, unit
+    for unit, power in (('B', 1), ('kB', 10**3), ('MB', 10**6), ('GB', 10**9), ('TB', 10**12)):
+        assert plan('--device', 't4', '--bandwidth', f'125{unit}/s', command='roofline')['inputs']['bandwidth']['value'] == 125 * power, unit
+
+
 def test_nothing_wraps():
     """The largest counts there are: exact, or refused in a line."""
     n = 2**63 - 1

@@ -255,6 +255,26 @@ def test_units_round_trip(words):
     assert len(set(times)) == 1
 
 
+@pytest.mark.parametrize('option,result,powers', [
+    ('--time', 'time', {'ns': '1e-9', 'us': '1e-6', 'ms': '1e-3', 's': 1, '': 1, 'min': 60, 'h': 3600, 'd': 86400, 'day': 86400, 'days': 86400, 'week': 604800, 'weeks': 604800,
+                        'year': 365 * 86400, 'years': 365 * 86400}),
+    ('--flops', 'flops', {'': 1, 'FLOP': 1, 'kFLOP': '1e3', 'MFLOP': '1e6', 'GFLOP': '1e9', 'TFLOP': '1e12', 'PFLOP': '1e15', 'EFLOP': '1e18', 'ZFLOP': '1e21', 'YFLOP': '1e24'}),
+    ('--budget', 'budget', {'': 1, 'k': '1e3', 'K': '1e3', 'M': '1e6', 'B': '1e9'})])
+def test_every_unit(option, result, powers):
+    more = {'--time': ['--flops', '1e15'], '--flops': [], '--budget': ['--flops', '1e15', '--device', 't4', '--mfu', '0.5']}[option]
+    for unit, power in powers.items():
+        s = train(option, f'12.5{unit}', *more)
+        given = s['inputs'].get(result) or s['results'][result]
+        assert near(given['value'], Fraction('12.5') * Fraction(power), 1e-14), unit
+
+
+@pytest.mark.parametrize('given,printed', [('30d', '30 days'), ('47h', '47 h'), ('5400', '90 min'), ('119', '119 s'), ('1.5', '1.5 s'), ('250ms', '250 ms'), ('2.5us', '2.5 us'), ('3ns', '3 ns'),
+                                           ('0.5ns', '0.5 ns')])
+def test_times_as_people_read_them(given, printed):
+    out = subprocess.run([ACCT, 'plan', 'train', '--flops', '1e15', '--time', given], capture_output=True, text=True).stdout
+    assert re.search(rf'^  time +{re.escape(printed)} +given$', out, re.M), out
+
+
 def test_nothing_overflows_up_to_1e30():
     """Exact integers to 1.7e38; beyond, one line."""
     for n in (10**10, 10**14, 10**15, 9 * 10**18):
