@@ -12,16 +12,24 @@ static const struct option_spec options[] = {{0}};
 
 /* ---- what the tables say ---- */
 
+static void devices(char *out, size_t room) {
+    struct acct_device d;
+    for (size_t n = 0, i = 0; !acct_device_get((int)i, &d) && n < room; i++)
+        n += (size_t)snprintf(out + n, room - n, "%s%s", i ? " " : "", d.alias);
+}
+
 /* The values of an option, as words with a space between; empty: any. */
 static void values_of(const struct command *c, const struct option_spec *o, char *out, size_t room) {
     char wanted[64];
     size_t n = 0;
     *out = 0;
     if (!strcmp(o->name, "vgpu")) {
-        struct acct_device d;
-        n = (size_t)snprintf(out, room, "cpu");
-        for (int i = 0; strcmp(c->name, "bench") && !acct_device_get(i, &d) && n < room; i++) /* it measures no other */
-            n += (size_t)snprintf(out + n, room - n, " %s", d.alias);
+        n = (size_t)snprintf(out, room, "cpu ");
+        if (strcmp(c->name, "bench")) devices(out + n, room - n); /* it measures no other */
+        return;
+    }
+    if (!strcmp(o->name, "device")) {
+        devices(out, room);
         return;
     }
     snprintf(wanted, sizeof wanted, "--%s ", o->name);
@@ -47,6 +55,16 @@ static void words_of(const struct command *c, char *out, size_t room) {
     }
     for (int i = 0; c->children && c->children[i] && n < room; i++)
         n += (size_t)snprintf(out + n, room - n, "%s%s", i ? " " : "", cmd_last_word(c->children[i]));
+}
+
+/* `acct help plan WORD`: f gets plan, and its words. */
+static void each_parent(void (*f)(const struct command *c, const char *words)) {
+    char words[1024];
+    for (int i = 0; cmd_table[i]; i++) {
+        if (!cmd_table[i]->children) continue;
+        words_of(cmd_table[i], words, sizeof words);
+        f(cmd_table[i], words);
+    }
 }
 
 /* Calls f for each command and each child of one. */
@@ -114,6 +132,10 @@ static void bash_command(const struct command *c) {
     printf("'\n        words='%s' ;;\n", words);
 }
 
+static void bash_help(const struct command *c, const char *words) {
+    printf("    'help %s') options=--help words='%s' ;;\n", c->name, words);
+}
+
 static void print_bash(void) {
     char with_children[256];
     parents(with_children, sizeof with_children, "|");
@@ -132,10 +154,11 @@ static void print_bash(void) {
            "            [[ ${COMP_WORDS[i]} == -- ]] && { COMPREPLY=($(compgen -f -c -- \"$word\")); return; }\n"
            "        done\n    fi\n"
            "    command=${COMP_WORDS[1]}\n"
-           "    case $command in %s) ((COMP_CWORD > 2)) && command+=\" ${COMP_WORDS[2]}\" ;; esac\n"
+           "    case $command in help|%s) ((COMP_CWORD > 2)) && command+=\" ${COMP_WORDS[2]}\" ;; esac\n"
            "    case $command in\n",
            with_children);
     each_command(bash_command);
+    each_parent(bash_help);
     printf("    *) return ;;\n    esac\n"
            "    if [[ $word == -* ]]; then\n        COMPREPLY=($(compgen -W \"$options\" -- \"$word\"))\n"
            "    elif [[ -n $words ]]; then\n        COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
@@ -180,6 +203,10 @@ static void zsh_command(const struct command *c) {
         printf(" \\\n            '*:trace:_files' ;;\n");
 }
 
+static void zsh_help(const struct command *c, const char *words) {
+    printf("        'help %s')\n            _arguments '*:word:(%s)' ;;\n", c->name, words);
+}
+
 static void print_zsh(void) {
     char with_children[256];
     parents(with_children, sizeof with_children, "|");
@@ -190,12 +217,14 @@ static void print_zsh(void) {
         print_quoted(cmd_table[i]->synopsis, ":\\");
         printf("'\n");
     }
-    printf("    )\n    if ((CURRENT == 2)); then\n        _describe command commands\n        return\n    fi\n"
-           "    local command=$words[2]\n    shift words\n    ((CURRENT--))\n"
-           "    if [[ $command == (%s) ]] && ((CURRENT > 2)); then\n        command+=\" $words[2]\"\n        shift "
-           "words\n        ((CURRENT--))\n    fi\n    case $command in\n",
-           with_children);
+    printf(
+        "    )\n    if ((CURRENT == 2)); then\n        _describe command commands\n        return\n    fi\n"
+        "    local command=$words[2]\n    shift words\n    ((CURRENT--))\n"
+        "    if [[ $command == (help|%s) ]] && ((CURRENT > 2)); then\n        command+=\" $words[2]\"\n        shift "
+        "words\n        ((CURRENT--))\n    fi\n    case $command in\n",
+        with_children);
     each_command(zsh_command);
+    each_parent(zsh_help);
     printf("    esac\n}\n_acct \"$@\"\n");
 }
 
@@ -241,9 +270,16 @@ static void fish_command(const struct command *c) {
     if (*words) printf("complete -c acct -n '%s' -f -a '%s'\n", when, words);
 }
 
+static void fish_help(const struct command *c, const char *words) {
+    printf("complete -c acct -n '__fish_seen_subcommand_from help; and __fish_seen_subcommand_from %s; and test (count "
+           "(commandline -opc)) -eq 3' -f -a '%s'\n",
+           c->name, words);
+}
+
 static void print_fish(void) {
     printf("# fish completion for acct; made by `acct completion fish`\n");
     each_command(fish_command);
+    each_parent(fish_help);
 }
 
 static int completion(const struct arguments *args) {

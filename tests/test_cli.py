@@ -418,7 +418,8 @@ def test_completion_in_bash(tmp_path):
         options = set(re.findall(r'^ +(?:-\w, +)?(--[a-z-]+)', run(ACCT, *c, '--help').stdout, re.M))
         assert set(completed(tmp_path, 'acct', *c, '--')) == options
     for p in PARENTS:
-        assert completed(tmp_path, 'acct', p, '') == [c[1] for c in CHILDREN if c[0] == p]
+        assert completed(tmp_path, 'acct', p, '') == completed(tmp_path, 'acct', 'help', p, '') == [c[1] for c in CHILDREN if c[0] == p]
+    assert completed(tmp_path, 'acct', 'help', 'report', '') == [] and completed(tmp_path, 'acct', 'plan', 'train', '--device', 'h100-s') == ['h100-sxm']
     assert completed(tmp_path, 'acct', 'report', '--format', '') == ['text', 'json', 'csv', 'markdown']
     assert completed(tmp_path, 'acct', 'report', '--format', '=') == ['text', 'json', 'csv', 'markdown']
     assert completed(tmp_path, 'acct', 'ops', '--sort', '') == ['time', 'flops', 'bytes', 'calls'] and completed(tmp_path, 'acct', 'ops', '--phase', 'b') == ['backward']
