@@ -100,6 +100,7 @@ static void add_answer(struct plan_sheet *s, const struct fit *f, int which) {
 
 static void add_capacity(struct plan_sheet *s, const struct fit *f) {
     const struct acct_device *d = &f->a.device;
+    int profile = isnan(f->a.nominal);
     if (f->memory) {
         sheet_input_whole(s, "memory", "bytes of each GPU", SHEET_BYTES, f->memory, "given");
         return;
@@ -109,8 +110,11 @@ static void add_capacity(struct plan_sheet *s, const struct fit *f) {
     else
         sheet_input(s, "nominal_bytes", "nominal bytes", SHEET_BYTES, NAN, "a profile does not tell");
     sheet_input_whole(s, "total_bytes", "bytes that the driver reports", SHEET_BYTES, (__int128)d->total_bytes,
-                      d->total_estimated ? "estimated: nominal GiB less 1 %" : "reported by a device");
-    sheet_input_whole(s, "reserved_bytes", "context and driver", SHEET_BYTES, (__int128)d->reserved_bytes, "estimated");
+                      d->total_estimated ? "estimated: nominal GiB less 1 %"
+                      : profile          ? "the profile, or its base"
+                                         : "reported by a device");
+    sheet_input_whole(s, "reserved_bytes", "context and driver", SHEET_BYTES, (__int128)d->reserved_bytes,
+                      profile ? "the profile, or its base" : "estimated");
 }
 
 /* ---- the terms at the answers, side by side ---- */

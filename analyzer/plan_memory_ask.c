@@ -220,9 +220,9 @@ void memory_ask_room(struct plan_sheet *s, const struct memory_ask *a, __int128 
         sheet_result_whole(s, "room_nominal", "left of nominal bytes", SHEET_BYTES, (__int128)a->nominal - total,
                            "%.0f - total", a->nominal);
     sheet_result_whole(s, "room_device", "left of what the device offers", SHEET_BYTES, a->offers - total,
-                       "%lld (total_bytes%s) - %lld (context and driver, estimated) - total",
-                       (long long)a->device.total_bytes, a->device.total_estimated ? ", estimated" : "",
-                       (long long)a->device.reserved_bytes);
+                       "%lld (total_bytes%s) - %lld (context and driver%s) - total", (long long)a->device.total_bytes,
+                       a->device.total_estimated ? ", estimated" : "", (long long)a->device.reserved_bytes,
+                       isnan(a->nominal) ? "" : ", estimated");
     sheet_result_text(s, "fits", "fits", total <= a->offers ? "yes" : "no", "what the device offers less total is %s",
                       total <= a->offers ? "0 or more" : "negative");
 }

@@ -333,6 +333,15 @@ def test_everything_given_fits_or_not():
         assert results('--device', 'a100-40', '--recipe', 'megatron', '--model', spec('gpt2', batch), '--zero', 3)['fits'] == fits
 
 
+def test_a_profile_is_neither_reported_nor_estimated():
+    r = fit('--device', os.path.join(TOP, 'docs/example.profile'), '--recipe', 'adamw-fp32')
+    assert (r['inputs']['total_bytes']['value'], r['inputs']['reserved_bytes']['value']) == (64 * 2**30, 600 * 2**20)
+    assert all('profile' in r['inputs'][k]['from'] for k in ('total_bytes', 'reserved_bytes')) and r['results']['at_nominal']['value'] is None
+    assert r['results']['at_device']['value'] == (64 * 2**30 - 600 * 2**20) // 16
+    room = plan('--device', os.path.join(TOP, 'docs/example.profile'), '--recipe', 'adamw-fp32', '--params', 1)['results']['room_device']
+    assert room['value'] == 64 * 2**30 - 600 * 2**20 - 16 and 'estimated' not in room['formula']
+
+
 def test_what_just_fits_fits():
     model = ['--recipe', 'megatron', '--model', spec('gpt2', 2), '--zero', 0]
     total = results(*model)['total']
