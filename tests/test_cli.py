@@ -1,7 +1,7 @@
 """The acct program: options, help, and `acct run` on small programs. What a program does without acct is what it must do with it."""
-import json, os, re, shutil, signal, sqlite3, subprocess, time
+import json, os, re, shutil, signal, sqlite3, subprocess, sys, time
 import pytest
-from conftest import BUILD, TOP, run
+from conftest import BUILD, MAY_MOUNT, TOP, run
 
 ACCT, LIB, CUDA = os.path.join(BUILD, 'acct'), os.path.join(BUILD, 'libacct.so'), os.path.join(BUILD, 'tests', 'cli_cuda')
 COMMANDS = re.findall(r'^  ([a-z]+) ', subprocess.run([ACCT, 'help'], stdout=subprocess.PIPE, text=True).stdout, re.M)
@@ -119,6 +119,47 @@ def test_a_view_does_not_replace_what_it_reads(trace, tmp_path, command):
         assert r.returncode == 2 and 'which would be lost' in r.stderr and r.stderr.count('\n') == 1, r
     assert path.read_bytes()[:15] == b'SQLite format 3' and rules.read_text() == 'class=param order=1\n' and not os.path.islink(path)
     assert run(ACCT, command, '-o', 'b.txt', 'a.db', cwd=tmp_path).returncode == 0 and (tmp_path / 'b.txt').read_text()
+
+
+CUT_OFF = '''import os, sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.executescript("PRAGMA cache_size=5; BEGIN; UPDATE meta SET value = 'changed'; CREATE TABLE more(x)")
+db.executemany('INSERT INTO more VALUES(?)', ((b'x' * 3000,) for i in range(500)))
+os._exit(0)
+'''
+
+
+def cut_off(path):
+    """A transaction that ended with its process while pages were written: half of them are in the file, and what they were is in the journal. The header counts pages that are not there yet."""
+    subprocess.run([sys.executable, '-c', CUT_OFF, path], check=True)
+    assert open(f'{path}-journal', 'rb').read(4) == b'\xd9\xd5\x05\xf9'
+    with open(path, 'r+b') as f:
+        f.seek(28)
+        f.write((os.path.getsize(path) // 4096 + 1000).to_bytes(4, 'big'))
+
+
+def test_an_analysis_that_was_cut_off_leaves_the_trace_as_it_was(trace, tmp_path):
+    before = run(ACCT, 'report', trace).stdout
+    cut_off(trace)
+    r = run(ACCT, 'report', trace)
+    assert (r.returncode, r.stdout, r.stderr) == (0, before, '') and not os.path.exists(f'{trace}-journal')
+
+
+@pytest.mark.skipif(not MAY_MOUNT, reason='needs root that may mount')
+def test_what_was_cut_off_is_not_read_where_it_cannot_be_put_back(trace, tmp_path):
+    cut_off(trace)
+    disk = tmp_path / 'disk'
+    disk.mkdir()
+    subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=20m', 'acct-test', disk], check=True)
+    try:
+        for end in ('', '-journal'):
+            shutil.copy(f'{trace}{end}', disk)
+        subprocess.run(['mount', '-o', 'remount,ro', disk], check=True)
+        for command in (['report'], ['steps'], ['plan', 'compare']):
+            r = run(ACCT, *command, disk / 'q.db')
+            assert r.returncode == 1 and r.stdout == '' and r.stderr.count('\n') == 1 and '-journal' in r.stderr and 'read-only' in r.stderr, r
+    finally:
+        subprocess.run(['umount', '-l', disk], check=True)
 
 
 def test_query_formats(trace):

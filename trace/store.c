@@ -177,6 +177,19 @@ static int has_wal(const char *path) {
     return stat(name, &st) == 0 && st.st_size > 0;
 }
 
+/* What a transaction that was cut off had changed: the file is whole only once SQLite has put it back from there. */
+static int has_journal(const char *path) {
+    static const unsigned char magic[8] = {0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7};
+    unsigned char head[8];
+    char name[PATH_BYTES + 16];
+    snprintf(name, sizeof name, "%s-journal", path);
+    int fd = open(name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    ssize_t n = read(fd, head, sizeof head);
+    close(fd);
+    return n == sizeof head && !memcmp(head, magic, sizeof magic);
+}
+
 static uint32_t big_endian(const unsigned char *p, int bytes) {
     uint32_t v = 0;
     while (bytes--) v = v << 8 | *p++;
@@ -206,7 +219,7 @@ static int check_file(const char *path, char *err, size_t err_len) {
                     path);
     int64_t page = big_endian(head + 16, 2);
     int64_t expected = (page == 1 ? 65536 : page) * (int64_t)big_endian(head + 28, 4);
-    if (st.st_size < expected && !has_wal(path))
+    if (st.st_size < expected && !has_wal(path) && !has_journal(path))
         return fail(err, err_len, STORE_ENOTRACE,
                     "%s is truncated (%lld of %lld bytes): copy it again, or record a new one", path,
                     (long long)st.st_size, (long long)expected);
@@ -250,11 +263,11 @@ static int open_reading(sqlite3 **db, const char *path, char *err, size_t err_le
         return fail(err, err_len, STORE_ENOTRACE, "%s is not a trace (no SQLite database): record one with acct run",
                     path);
     if (try_open(db, path, SQLITE_OPEN_READWRITE) == SQLITE_OK) return 0;
-    if (has_wal(path))
+    if (has_wal(path) || has_journal(path))
         return fail(
             err, err_len, STORE_EIO,
-            "%s has a -wal file beside it, and its folder is read-only: copy both to a folder that you may write to",
-            path);
+            "%s has a -%s file beside it, and its folder is read-only: copy both to a folder that you may write to",
+            path, has_wal(path) ? "wal" : "journal");
     immutable_uri(path, uri, sizeof uri);
     if (try_open(db, uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI) == SQLITE_OK) return 0;
     return fail(err, err_len, (rc & 0xff) == SQLITE_CORRUPT ? STORE_ENOTRACE : STORE_EIO,
