@@ -225,7 +225,7 @@ static void print_saved(struct emitter *e, const struct acct_device *d, const ch
     emit_object(e, "peaks", NULL, LOOK_HIDDEN);
     for (int f = 0; f < ACCT_FORMATS; f++)
         if (f == ACCT_FP64_MATRIX || bench_format_name(f))
-            emit_real(e, f == ACCT_FP64_MATRIX ? "fp64_tensor" : bench_format_name(f), NULL, UNIT_NONE, d->peak[f]);
+            emit_real(e, acct_format_name(f), NULL, UNIT_NONE, d->peak[f]);
     emit_end(e);
     emit_real(e, "bandwidth", NULL, UNIT_NONE, d->bytes_per_s);
     emit_real(e, "host_link", NULL, UNIT_NONE, d->host_bytes_per_s);

@@ -102,7 +102,8 @@ static void print_peaks(FILE *f, const struct bench_results *r) {
         struct bench_best best = bench_best_product(r, format);
         char comment[160];
         if (!key) continue;
-        if (format == ACCT_FP64 && d->in_table && !isnan(d->sheet.peak[ACCT_FP64_MATRIX])) key = "fp64_tensor";
+        if (format == ACCT_FP64 && d->in_table && !isnan(d->sheet.peak[ACCT_FP64_MATRIX]))
+            key = acct_format_name(ACCT_FP64_MATRIX);
         if (best.fastest) {
             snprintf(comment, sizeof comment, "%" PRId64 " x %" PRId64 " x %" PRId64 "; highest median %.4g T%s/s",
                      best.fastest->m, best.fastest->n, best.fastest->k, best.median_rate / 1e12,

@@ -18,18 +18,14 @@ void bench_free(struct bench_results *r) {
 
 /* ---- lines ---- */
 
-static const char *const format_names[ACCT_FORMATS] = {
-    [ACCT_FP64] = "fp64", [ACCT_FP32] = "fp32", [ACCT_TF32] = "tf32",
-    [ACCT_BF16] = "bf16", [ACCT_FP16] = "fp16", [ACCT_FP16_ACC16] = "fp16_acc16",
-    [ACCT_FP8] = "fp8",   [ACCT_INT8] = "int8"};
-
+/* fp64 is measured once, by what a library makes of it; fp4, which has scales of blocks, is not. */
 const char *bench_format_name(int format) {
-    return format >= 0 && format < ACCT_FORMATS ? format_names[format] : NULL;
+    return format == ACCT_FP64_MATRIX || format == ACCT_FP4 ? NULL : acct_format_name(format);
 }
 
 int bench_format(const char *what) {
     for (int f = 0; f < ACCT_FORMATS; f++)
-        if (format_names[f] && !strcmp(format_names[f], what)) return f;
+        if (bench_format_name(f) && !strcmp(bench_format_name(f), what)) return f;
     return -1;
 }
 
@@ -74,7 +70,7 @@ static void take_device(struct bench_results *r, const char *line) {
         if (measured_device(line, amounts[i].key, &value)) *amounts[i].value = strtoll(value, NULL, 10);
     for (int f = 0; f < ACCT_FORMATS; f++) {
         char key[32];
-        snprintf(key, sizeof key, MEASURED_PEAK "%s", format_names[f] ? format_names[f] : "");
+        snprintf(key, sizeof key, MEASURED_PEAK "%s", bench_format_name(f) ? bench_format_name(f) : "");
         if (measured_device(line, key, &value)) d->known_peak[f] = strtod(value, NULL);
     }
     if (measured_device(line, MEASURED_BANDWIDTH, &value)) d->known_bytes_per_s = strtod(value, NULL);

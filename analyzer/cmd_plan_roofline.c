@@ -43,7 +43,7 @@ static int take_peak(const char *name, const char *value, void *context, char *e
     struct roofline *r = context;
     double tflops;
     int format = 0;
-    for (format = 0; format < ACCT_FORMATS && strcmp(sheet_format_name(format), name); format++) {
+    for (format = 0; format < ACCT_FORMATS && strcmp(acct_format_name(format), name); format++) {
     }
     if (format == ACCT_FORMATS) {
         snprintf(err, err_len, "'%.40s' is no number format", name);
@@ -70,7 +70,7 @@ static int read_peak(struct roofline *r) {
     if (!strchr(text, '=') && r->format < 0)
         return REFUSE("--peak-tflops: of which format? Give --dtype, or such as bf16=%.40s", text);
     if (strchr(text, '=') ? plan_pairs(text, take_peak, r, err, sizeof err)
-                          : take_peak(sheet_format_name(r->format), text, r, err, sizeof err))
+                          : take_peak(acct_format_name(r->format), text, r, err, sizeof err))
         return REFUSE("--peak-tflops: %s", err);
     return 0;
 }
@@ -97,10 +97,10 @@ static int check_range(const struct roofline *r) {
         if (isnan(peak) || (r->format >= 0 && r->format != f)) continue;
         if (!isfinite(plan_ridge(peak, r->bandwidth)))
             return REFUSE("--%s: the ridge of %s would be beyond 1.7e308 FLOP/byte",
-                          options[r->args->given[OPT_BANDWIDTH] ? OPT_BANDWIDTH : OPT_PEAK].name, sheet_format_name(f));
+                          options[r->args->given[OPT_BANDWIDTH] ? OPT_BANDWIDTH : OPT_PEAK].name, acct_format_name(f));
         if (!isfinite(plan_roof_time(peak, r->bandwidth, (double)g.flops, (double)g.bytes)))
             return REFUSE("--%s: its time in %s would be beyond 1.7e308 s", options[OPT_GEMM].name,
-                          sheet_format_name(f));
+                          acct_format_name(f));
     }
     return 0;
 }
@@ -127,8 +127,8 @@ static int read_options(const struct arguments *args, struct roofline *r) {
     if (isnan(r->bandwidth)) return REFUSE("the bandwidth is not known; give --bandwidth, such as 3350GB/s");
     if (r->format >= 0 && isnan(r->device.peak[r->format]))
         return r->has_device
-                   ? REFUSE("--device %s: has no peak in %s", args->value[OPT_DEVICE], sheet_format_name(r->format))
-                   : REFUSE("--peak-tflops: has no figure for %s", sheet_format_name(r->format));
+                   ? REFUSE("--device %s: has no peak in %s", args->value[OPT_DEVICE], acct_format_name(r->format))
+                   : REFUSE("--peak-tflops: has no figure for %s", acct_format_name(r->format));
     return check_range(r);
 }
 
@@ -204,7 +204,7 @@ static void print_format(struct emitter *e, const struct roofline *r, int f) {
     snprintf(ridge, sizeof ridge, "%.4g %s/byte", at, unit_of(f));
     snprintf(formula, sizeof formula, "peak / bandwidth = %s / %s", p, b);
     emit_object(e, "", NULL, LOOK_FIELDS);
-    emit_text(e, "format", "format", sheet_format_name(f));
+    emit_text(e, "format", "format", acct_format_name(f));
     emit_text(e, "unit", NULL, unit_of(f));
     print_rate(e, "peak_per_s", "dense peak", f, peak);
     emit_text(e, "from", NULL, !known ? missing(r) : r->given[f] ? "given" : r->device.source);
@@ -229,9 +229,9 @@ static void tables(struct emitter *e, const void *context) {
 
 /* For machines; people have the table. */
 static void put_ridges(struct plan_sheet *s, const struct roofline *r) {
-    static const char *const keys[ACCT_FORMATS] = {"ridge_fp64", "ridge_fp64_tensor", "ridge_fp32",       "ridge_tf32",
-                                                   "ridge_bf16", "ridge_fp16",        "ridge_fp16_acc16", "ridge_fp8",
-                                                   "ridge_int8", "ridge_fp4"};
+#define KEY(id, name) "ridge_" name,
+    static const char *const keys[ACCT_FORMATS] = {ACCT_EACH_FORMAT(KEY)};
+#undef KEY
     char peak[40], bandwidth[40];
     plan_show(bandwidth, sizeof bandwidth, r->bandwidth);
     for (int f = 0; f < ACCT_FORMATS; f++) {

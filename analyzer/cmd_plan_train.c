@@ -47,21 +47,21 @@ static void put_model(struct plan_sheet *s, const struct train_ask *a) {
 static void put_peak(struct plan_sheet *s, const struct train_ask *a) {
     char from[400];
     for (int i = 0; i < a->n_parts; i++) {
-        static const char *const keys[ACCT_FORMATS] = {
-            "flops_fp64", "flops_fp64_tensor", "flops_fp32", "flops_tf32", "flops_bf16",
-            "flops_fp16", "flops_fp16_acc16",  "flops_fp8",  "flops_int8", "flops_fp4"};
+#define KEY(id, name) "flops_" name,
+        static const char *const keys[ACCT_FORMATS] = {ACCT_EACH_FORMAT(KEY)};
+#undef KEY
         char peak[40] = "unknown";
         if (!isnan(a->parts[i].peak)) plan_show(peak, sizeof peak, a->parts[i].peak);
         snprintf(from, sizeof from, "given; peak %s FLOP/s, %s", peak,
                  a->parts[i].peak_given ? "given"
                  : a->has_device        ? a->device.source
                                         : "no device");
-        sheet_input(s, keys[a->parts[i].format], sheet_format_name(a->parts[i].format), SHEET_FLOP, a->parts[i].flops,
+        sheet_input(s, keys[a->parts[i].format], acct_format_name(a->parts[i].format), SHEET_FLOP, a->parts[i].flops,
                     from);
     }
     if (a->has_device) sheet_input_text(s, "device", "device", a->device.name, "given");
     if (a->format >= 0)
-        sheet_input_text(s, "dtype", "number format", sheet_format_name(a->format),
+        sheet_input_text(s, "dtype", "number format", acct_format_name(a->format),
                          a->format_default ? "default" : "given");
     if (!KNOWN(PLAN_PEAK) || a->n_parts || FOLLOWS(PLAN_PEAK)) return;
     snprintf(from, sizeof from, "%s", a->args->given[TRAIN_PEAK] ? "given" : a->device.source);

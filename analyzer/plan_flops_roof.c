@@ -81,11 +81,9 @@ static double peak_of(const struct flops *f, int matrix) {
 }
 
 static const char *peak_name(const struct flops *f, int matrix) {
-    static const char *const names[ACCT_FORMATS] = {
-        "fp64", "fp64 matrix", "fp32", "tf32", "bf16", "fp16", "fp16 with fp16 accumulation", "fp8", "int8", "fp4"};
     int format = matrix ? f->type->matrix_peak : f->type->vector_peak;
     if (format == ACCT_FP64_MATRIX && isnan(f->device.peak[format])) format = ACCT_FP64;
-    return format >= 0 ? names[format] : matrix ? f->type->name : "integer vector";
+    return format >= 0 ? acct_format_name(format) : matrix ? f->type->name : "integer vector";
 }
 
 struct roof {

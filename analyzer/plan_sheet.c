@@ -334,30 +334,15 @@ int sheet_device(const struct arguments *args, int o, struct acct_device *out) {
     return 0;
 }
 
-static const char *const formats[ACCT_FORMATS] = {[ACCT_FP64] = "fp64",
-                                                  [ACCT_FP64_MATRIX] = "fp64_tensor",
-                                                  [ACCT_FP32] = "fp32",
-                                                  [ACCT_TF32] = "tf32",
-                                                  [ACCT_BF16] = "bf16",
-                                                  [ACCT_FP16] = "fp16",
-                                                  [ACCT_FP16_ACC16] = "fp16_acc16",
-                                                  [ACCT_FP8] = "fp8",
-                                                  [ACCT_INT8] = "int8",
-                                                  [ACCT_FP4] = "fp4"};
-
-const char *sheet_format_name(int format) {
-    return formats[format];
-}
-
 int sheet_format_of(const struct arguments *args, int o, const char *name, int *out) {
     char err[256], all[160];
     size_t n = 0;
     for (int f = 0; f < ACCT_FORMATS; f++) {
-        if (!strcmp(formats[f], name)) {
+        if (!strcmp(acct_format_name(f), name)) {
             *out = f;
             return 0;
         }
-        n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", f ? ", " : "", formats[f]);
+        n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", f ? ", " : "", acct_format_name(f));
     }
     snprintf(err, sizeof err, "'%.40s' is no number format; there are %s", name, all);
     return bad(args, o, err);

@@ -95,6 +95,5 @@ int sheet_device(const struct arguments *args, int o, struct acct_device *out);
 /* Index of a number format as acct_device.peak has it (enum acct_format …) that option o names: fp32, tf32, bf16 …. */
 int sheet_format(const struct arguments *args, int o, int *out);
 int sheet_format_of(const struct arguments *args, int o, const char *name, int *out); /* of a text in o's value */
-const char *sheet_format_name(int format);
 
 #endif

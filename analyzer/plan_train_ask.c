@@ -168,8 +168,8 @@ static int device_peak(struct train_ask *a, int format, double *out) {
     if (!isnan(*out)) return 0;
     for (int f = 0; f < ACCT_FORMATS; f++)
         if (!isnan(a->device.peak[f]) && f != ACCT_INT8)
-            n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", n ? ", " : "", sheet_format_name(f));
-    return REFUSE("--device %s: has no peak in %s; it has %s", VALUE(TRAIN_DEVICE), sheet_format_name(format), all);
+            n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", n ? ", " : "", acct_format_name(f));
+    return REFUSE("--device %s: has no peak in %s; it has %s", VALUE(TRAIN_DEVICE), acct_format_name(format), all);
 }
 
 static void give_part_peak(struct train_ask *a, int format, double tflops) {
@@ -192,7 +192,7 @@ static int read_mixed_peak(struct train_ask *a) {
         struct train_part *p = &a->parts[i];
         if (!p->peak_given) code = device_peak(a, p->format, &p->peak);
         if (!code && isnan(p->peak) && GIVEN(TRAIN_PEAK))
-            return REFUSE("--peak-tflops: has no figure for %s", sheet_format_name(p->format));
+            return REFUSE("--peak-tflops: has no figure for %s", acct_format_name(p->format));
         open |= isnan(p->peak);
         flops[i] = p->flops;
         peak[i] = p->peak;

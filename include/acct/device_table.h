@@ -8,20 +8,30 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Number formats of the peaks. fp64 twice: on vector and on matrix units. */
-enum acct_format {
-    ACCT_FP64,
-    ACCT_FP64_MATRIX,
-    ACCT_FP32,
-    ACCT_TF32,
-    ACCT_BF16,
-    ACCT_FP16,
-    ACCT_FP16_ACC16,
-    ACCT_FP8,
-    ACCT_INT8,
-    ACCT_FP4,
-    ACCT_FORMATS
-};
+/* Number formats of the peaks, as options and profiles name them. fp64 twice: on vector and on matrix units. */
+#define ACCT_EACH_FORMAT(X)       \
+    X(FP64, "fp64")               \
+    X(FP64_MATRIX, "fp64_tensor") \
+    X(FP32, "fp32")               \
+    X(TF32, "tf32")               \
+    X(BF16, "bf16")               \
+    X(FP16, "fp16")               \
+    X(FP16_ACC16, "fp16_acc16")   \
+    X(FP8, "fp8")                 \
+    X(INT8, "int8")               \
+    X(FP4, "fp4")
+
+#define ACCT_FORMAT_ID(id, name) ACCT_##id,
+enum acct_format { ACCT_EACH_FORMAT(ACCT_FORMAT_ID) ACCT_FORMATS };
+#undef ACCT_FORMAT_ID
+
+/* NULL: no format. */
+static inline const char *acct_format_name(int format) {
+#define ACCT_FORMAT_NAME(id, name) name,
+    static const char *const names[ACCT_FORMATS] = {ACCT_EACH_FORMAT(ACCT_FORMAT_NAME)};
+#undef ACCT_FORMAT_NAME
+    return format >= 0 && format < ACCT_FORMATS ? names[format] : NULL;
+}
 
 /* Of one multiprocessor of compute capability sm / 10. */
 struct acct_sm {

@@ -144,17 +144,10 @@ static inline const struct acct_profile_key *acct_profile_keys(void) {
         {"peer_link", ACCT_KEY_RATE, ACCT_PUT_DOUBLE, ACCT_AT(peer_bytes_per_s), 0, 0},
         {"peer_access", ACCT_KEY_SWITCH, ACCT_PUT_INT, ACCT_AT(peer), 0, 0},
         {"launch", ACCT_KEY_SECONDS, ACCT_PUT_DOUBLE, ACCT_AT(launch_s), 0, 0},
-        ACCT_PEAK_KEY("fp64", ACCT_FP64, 0),
-        ACCT_PEAK_KEY("fp64_tensor", ACCT_FP64_MATRIX, 0),
-        ACCT_PEAK_KEY("fp32", ACCT_FP32, 1),
-        ACCT_PEAK_KEY("tf32", ACCT_TF32, 0),
-        ACCT_PEAK_KEY("bf16", ACCT_BF16, 0),
-        ACCT_PEAK_KEY("fp16", ACCT_FP16, 0),
-        ACCT_PEAK_KEY("fp16_acc16", ACCT_FP16_ACC16, 0),
-        ACCT_PEAK_KEY("fp8", ACCT_FP8, 0),
-        ACCT_PEAK_KEY("int8", ACCT_INT8, 0),
-        ACCT_PEAK_KEY("fp4", ACCT_FP4, 0),
-        {0},
+#define ACCT_FORMAT_KEY(id, name) ACCT_PEAK_KEY(name, ACCT_##id, ACCT_##id == ACCT_FP32),
+        ACCT_EACH_FORMAT(ACCT_FORMAT_KEY)
+#undef ACCT_FORMAT_KEY
+            {0},
     };
     return keys;
 }
