@@ -45,9 +45,10 @@ static int add_pass(struct flops *f, const struct layer *l, int pass) {
     static const int which[3][3] = {{0, 1, 2}, {2, 1, 0}, {2, 0, 1}};
     char name[64];
     __int128 before = f->bytes;
+    int any = elements[which[pass][2]] > 0; /* a product without elements reads nothing */
     snprintf(name, sizeof name, "%s%s", l->prefix, pass_names[pass]);
     for (int i = 0; i < 3; i++) {
-        int code = flops_add_operand_text(f, name, names[pass][i], i == 2 ? f->out_type : f->type, i < 2, i == 2,
+        int code = flops_add_operand_text(f, name, names[pass][i], i == 2 ? f->out_type : f->type, i < 2 && any, i == 2,
                                           shapes[which[pass][i]], elements[which[pass][i]]);
         if (code) return code;
     }

@@ -388,6 +388,14 @@ def test_linear_chains():
     assert s.value('flops') == 0 and s.value('bytes') == 4 * (4096 + 2 * 4096 * 768)
 
 
+def test_a_batch_of_nothing_moves_nothing():
+    """As a product with m = 0: nothing at all; with k = 0, the weight gradient, zeros are written."""
+    for layer, weights in ((['linear', 0, 3, 4], 12), (['conv', '--input', '0,3,8,8', '--out-channels', 4, '--kernel', 3], 108)):
+        s = plan('flops', *layer, '--pass', 'both')
+        assert s.value('flops') == 0 and [p['bytes'] for p in s['parts']] == [0, 0, 4 * weights], layer
+        assert {o['use'] for o in s['operands'] if o['name'] == 'w'} == {'not touched'}
+
+
 # ---- time at the roof -------------------------------------------------------------------------------------------------------------------
 
 def test_time_at_the_roof():
