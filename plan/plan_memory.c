@@ -211,8 +211,9 @@ static void add_layers(struct plan_memory *out, struct exact *x, const struct pl
              "%s x %lld x %lld x %s", many, (long long)m->seq, (long long)m->batch, each);
     if (scores) return;
     add_term(out, x, "recomputed_layer", "one layer's scores, recomputed", up(times(x, tokens, l.scores), s->tensor),
-             "%lld x %lld x %s%s: while its backward runs", (long long)m->seq, (long long)m->batch, D(l.scores),
-             s->tensor > 1 ? " / tensor" : "");
+             "%lld x %lld x %lld x %lld x %lld%s%s: while its backward runs", (long long)m->seq, (long long)m->batch,
+             (long long)(l.copies * l.value + l.masks), (long long)m->heads, (long long)m->seq,
+             s->tensor > 1 ? " / " : "", s->tensor > 1 ? D(s->tensor) : "");
 }
 
 /* What the first stage and the last keep beside their layers: the mask of the embedding's dropout; the inputs of the

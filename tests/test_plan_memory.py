@@ -469,3 +469,20 @@ def test_people_see_every_digit():
     for form in ('text', 'markdown'):
         out = run(ACCT, 'plan', 'flops', 'matmul', '9e18', 1, 1, '--format', form).stdout
         assert out.count(f'31.23 EiB ({36 * 10**18})') == 2 and f'({72 * 10**18 + 4})' in out, form
+
+
+def test_formulas_make_their_values():
+    """The numbers of each term's formula, and no others, give its bytes."""
+    model = 'layers=8,dim=512,heads=8,seq=256,batch=4,vocab=1024'
+    spread = ['--gpus', '16', '--tp', '2', '--pp', '2']
+    asked = [['--params', '13B', '--recipe', 'megatron', '--gpus', '8', '--zero', '2'], ['--params', '7B', '--recipe', 'inference-int4'],
+             ['--model', 'kind=linear,layers=6,dim=256,batch=32', '--recipe', 'fp32-momentum'],
+             ['--model', model + ',kv_heads=4', '--recipe', 'inference-fp8', '--kv-dtype', 'fp16', '--gpus', '2', '--tp', '2']]
+    asked += [['--model', model + more, '--recipe', 'megatron', '--recompute', how, *parallel] for how in ('none', 'selective', 'full') for more in ('', ',ff=1536,gated=yes,kv_heads=4')
+              for parallel in ([], ['--no-dropout'], spread, [*spread, '--sequence-parallel', '--zero', '1'])]
+    for words in asked:
+        terms = {k: v for k, v in plan(*words)['results'].items() if v['unit'] == 'bytes' and k != 'total' and v['formula'] != 'the recipe has none'}
+        assert len(terms) >= 1
+        for k, v in terms.items():
+            numbers = re.sub(r'\b(?!x\b)[A-Za-z][A-Za-z-]*', '', v['formula'].split(':')[0].replace('(ZeRO)', ''))
+            assert eval(numbers.replace('x', '*')) == v['value'], (words, k, v)
