@@ -262,6 +262,18 @@ static void print_skipped(struct emitter *e, const struct measured *x) {
         note(e, "Not measured: %s %s: %s.", x->kind, x->what, x->skipped);
 }
 
+/* Formats of which the saved profile has no figure of its own: there was no time, or they failed. */
+static void note_missing(struct emitter *e, const struct bench_results *r) {
+    char names[128] = "";
+    size_t n = 0;
+    for (int f = 0; f < ACCT_FORMATS; f++)
+        if (bench_format_name(f) && !bench_best_product(r, f).fastest && !bench_not_supported(r, f))
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n ? ", " : "", bench_format_name(f));
+    if (n)
+        note(e, "The profile has no figure of %s, not measured: %s.", names,
+             r->device.in_table ? "the data sheet's stand for them" : "they count as unknown there");
+}
+
 static void print_notes(struct emitter *e, const struct bench_results *r, double wanted, const char *saved_path) {
     const struct bench_device *d = &r->device;
     emit_list(e, "notes", "Notes", LOOK_LINES);
@@ -293,6 +305,7 @@ static void print_notes(struct emitter *e, const struct bench_results *r, double
     if (r->left)
         note(e, "%d measurement(s) were left out: the time was over; give more --seconds, or --only.", r->left);
     for (int i = 0; i < r->n; i++) print_skipped(e, &r->rows[i]);
+    if (saved_path) note_missing(e, r);
     if (saved_path)
         note(e, "The profile is in %s: acct run --vgpu=%s, acct report --peaks %s.", saved_path, saved_path,
              saved_path);

@@ -329,6 +329,16 @@ def test_a_profile_that_cannot_be_saved_costs_no_figures(fake):
     assert kept.read_text() == 'kept\n'
 
 
+@pytest.mark.parametrize('name,says', [('H100 80GB', "the data sheet's stand for them"), ('H100 64GB', 'unknown')])
+def test_a_profile_says_what_it_lacks(fake, name, says):
+    """fp8 is not supported, which is no lack."""
+    fake.prints(H100.replace('H100 80GB', name) + END)
+    notes = json.loads(fake.run('--save', 'x.profile', '--format', 'json', cwd=fake.folder).stdout)['notes']
+    lacks, = [n for n in notes if 'no figure of' in n]
+    assert 'no figure of tf32, fp16, fp16_acc16, not measured' in lacks and says in lacks
+    assert not any('no figure of' in n for n in json.loads(fake.run('--format', 'json').stdout)['notes'])
+
+
 def test_a_name_that_cannot_be_written_is_refused_before_measuring(fake):
     fake.prints(H100 + END, f'touch {fake.folder}/measured')
     for out in ('no/such', '.', ''):
