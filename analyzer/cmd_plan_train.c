@@ -225,16 +225,17 @@ static void put_time(struct plan_sheet *s, const struct train_ask *a) {
 
 static void put_gpus(struct plan_sheet *s, const struct train_ask *a) {
     double v = a->t.value[PLAN_GPUS], whole = ceil(v * (1 - ROUNDING));
-    char formula[1100], counts[40], exact[40];
+    char formula[1100], counts[40], exact[40], time[40];
     if (!FOLLOWS(PLAN_GPUS)) return;
     plan_training_formula(&a->t, PLAN_GPUS, formula, sizeof formula);
     put_whole(s, a, PLAN_GPUS, "gpus", "GPUs", 1);
     sheet_result(s, "gpus_exact", "GPUs, exact", SHEET_NUMBER, v, "%s", formula);
     plan_show_short(counts, sizeof counts, whole);
     plan_show_short(exact, sizeof exact, v);
+    plan_show_short(time, sizeof time, a->t.value[PLAN_TIME]);
     if (KNOWN(PLAN_TIME))
         sheet_result(s, "time_with_gpus", "time with so many", SHEET_SECONDS, a->t.value[PLAN_TIME] * v / whole,
-                     "time x exact / rounded = time x %s / %s", exact, counts);
+                     "time x exact / rounded = %s x %s / %s", time, exact, counts);
 }
 
 static void put_mfu(struct plan_sheet *s, const struct train_ask *a) {

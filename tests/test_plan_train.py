@@ -35,6 +35,23 @@ def test_seventy_billion_parameters(peak, words):
     assert '143.9 days' in text and '6.3e24' in text and '4.377e22' in text and 'FLOPs / (gpus x peak x MFU) = 6.3e24 / (1024 x ' in text
 
 
+@pytest.mark.parametrize('words', ['--params 70e9 --tokens 15e12 --gpus 1024 --mfu 0.5 --device h100-sxm', '--params 70B --tokens 15T --time 30d --mfu 0.5 --device h100-sxm --price-per-gpu-hour 2.5',
+    '--params 70B --budget 1M --price-per-gpu-hour 2.5 --mfu 0.5 --device h100-sxm --gpus 100', f'--model {GPT2} --batch-tokens 0.5M --gpus 8 --step-time 300ms --recompute full --device a100-80',
+    f'--model {GPT2} --batch-tokens 0.5M --gpus 8 --step-time 300ms --recompute selective --convention palm --device a100-80 --tokens 1B', '--tokens 1T --gpus 100 --days 10 --device a100-80 --mfu 0.4',
+    '--flops 1e18 --device t4 --dtype fp16', '--params 7B --tokens-per-second 198400 --gpus 64 --device a100-80 --tokens 2T', '--params 7B --tokens 2T --gpus 64 --time 100d --mfu 0.4'])
+def test_formulas_make_their_values(words):
+    """The numbers behind the words give the value, to the six digits with which they are written."""
+    seen = 0
+    for key, r in train(*words.split())['results'].items():
+        if ' = ' not in r['formula'] or r['value'] is None:
+            continue
+        numbers = r['formula'].split(' = ')[1].split(',')[0]                       # of counts the exact one and the rounding stand behind
+        numbers = re.sub(r'([\d.]+(e[+-]?\d+)?)', r"Fraction('\1')", numbers).replace('x', '*')
+        assert near(eval(numbers), r['value'], 1e-2 if key in ('gpus', 'steps') else 1e-5), (key, r)
+        seen += 1
+    assert seen
+
+
 def test_tokens_a_second_of_one_gpu():
     """As runs are reported: 3,100 tokens/s of each A100; MFU is 6 x 7e9 x 3100 / 312e12."""
     each, all64 = (train('--params', '7B', '--device', 'a100-80', '--gpus', str(n), '--tokens-per-second', str(3100 * n)) for n in (1, 64))
