@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -79,6 +80,11 @@ static int parse_letters(const struct command *command, int argc, char **argv, i
     return 0;
 }
 
+/* Not -1.5, -inf or an einsum's ->, which are operands. */
+static int is_letters(const char *text) {
+    return text[0] == '-' && text[1] && !strchr("0123456789.>", text[1]) && strcasecmp(text, "-inf");
+}
+
 int cmd_parse(const struct command *command, int argc, char **argv, struct arguments *out) {
     int code = 0, i = 0, n = 0;
     memset(out, 0, sizeof *out);
@@ -91,7 +97,7 @@ int cmd_parse(const struct command *command, int argc, char **argv, struct argum
         }
         if (!strncmp(argv[i], "--", 2)) {
             code = parse_long(command, argc, argv, &i, out);
-        } else if (argv[i][0] == '-' && argv[i][1] && !strchr("0123456789.", argv[i][1])) { /* not -1.5 */
+        } else if (is_letters(argv[i])) {
             code = parse_letters(command, argc, argv, &i, out);
         } else {
             if (command->options_end_at_operand) break;

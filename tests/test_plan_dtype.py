@@ -79,6 +79,8 @@ def test_what_is_no_number_and_what_has_no_end():
     assert all(r[f]['text'] == 'NaN' for f in NAMES if f not in ('int8', 'e2m1')) and (r['int8']['value'], r['e2m1']['value']) == (0, 6)
     bits = {'fp64': 0x7ff8 << 48, 'fp32': 0x7fc00000, 'tf32': 0x7fc00000, 'fp16': 0x7e00, 'bf16': 0x7fc0, 'e4m3': 0x7f, 'e5m2': 0x7e} # quiet: the mantissa's first bit
     assert {f: int(r[f]['bits'], 16) for f in bits} == bits
+    r = made('-inf') # an operand as -1 is
+    assert r['fp16']['text'] == '-infinity' and r['fp16']['bits'] == '0xfc00' and r['int8']['value'] == -128
     r = made('inf')
     assert r['fp16']['text'] == 'infinity' and r['fp16']['outcome'] == 'exact' and r['e4m3']['value'] == 448 and r['e4m3']['without_saturation'] == 'overflow to NaN' and r['int8']['value'] == 127
     assert made('-0')['fp16']['bits'] == '0x8000' and made('0')['fp32']['outcome'] == 'exact' and made('1e-400')['fp64']['outcome'] == 'underflow to 0'

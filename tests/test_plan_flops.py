@@ -191,7 +191,7 @@ def test_words_letters_dots_and_broadcast():
     assert e('ii->i', '5,5').value('flops') == 0 and e('ii->i', '5,5').value('bytes') == 0
     assert e('ii->', '5,5').value('flops') == 5 and e('ij,j->', '3,4', '4').value('flops') == 3 * 4 + 2 * 4
     assert e('ij->ji', '3,4').value('bytes') == 0 and e('i,j->ij', '3,4'.split(',')[0], '4').value('flops') == 12
-    assert e('ij,jk->ik', '0,3', '3,4').value('flops') == 0 and e(',->', '', '').value('flops') == 1
+    assert e('->', '').value('flops') == 0 and e('ij,jk->ik', '0,3', '3,4').value('flops') == 0 and e(',->', '', '').value('flops') == 1
 
 
 def test_einsum_sums_by_counting():
