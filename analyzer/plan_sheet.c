@@ -171,6 +171,10 @@ static void human_real(char *out, size_t room, enum sheet_unit unit, double valu
     } else if (unit == SHEET_FLOP && fabs(value) >= 1e18) { /* as papers write it: 6.3e24 */
         plan_show(number, sizeof number, strtod((snprintf(out, room, "%.4g", value), out), NULL));
         snprintf(out, room, "%s FLOP", number);
+    } else if (unit == SHEET_OP_PER_S) { /* as a rate of FLOPs, but for the letters */
+        emit_human(out, room, UNIT_FLOPS_PER_S, value, 0);
+        char *flop = strstr(out, "FLOP");
+        if (flop) memmove(flop, flop + 2, strlen(flop + 2) + 1);
     } else if (units[unit].emit != UNIT_NONE) {
         emit_human(out, room, units[unit].emit, value, 0);
     } else {

@@ -562,6 +562,13 @@ def test_people_see_large_sizes_as_machines_do():
         assert 'nan' not in unknown and unknown.count('bytes not known') == 3
 
 
+def test_rates_of_operations_are_scaled_too():
+    import subprocess
+    from plan_words import ACCT
+    out = subprocess.run([ACCT, *'plan flops matmul 3 4 5 --dtype int8 --device t4'.split()], capture_output=True, text=True).stdout
+    assert re.search(r'^  peak +130\.0 TOP/s ', out, re.M) and 'FLOP/s' not in out, out
+
+
 def test_output_goes_to_a_file_and_help_is_there(tmp_path):
     import subprocess
     from plan_words import ACCT
