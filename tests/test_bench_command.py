@@ -184,6 +184,18 @@ def test_a_view_does_not_replace_the_profile(trace, tmp_path):
     assert r.returncode == 2 and 'which would be lost' in r.stderr and (tmp_path / 'p.profile').read_text() == 'base = t4\n'
 
 
+@pytest.mark.skipif(ON_GPU, reason='of the virtual GPU')
+@pytest.mark.parametrize('memory', ['64K', '4M', '64M'])
+def test_a_small_device(memory):
+    """What has no room is said, each once; nothing stands twice."""
+    d = measured('--only', 'copy,alloc', '--seconds', '2', env={'ACCT_VGPU_MEMORY': memory})
+    copies = [(c['way'], c['how'], c['bytes']) for c in d['copy']]
+    assert len(copies) == len(set(copies)) >= 6 and len(d['notes']) == len(set(d['notes']))
+    for c in d['copy']:
+        assert (c['bytes_per_s'] is None) == any(f"{c['way']} {c['how']} {c['bytes']} bytes: out of memory" in n for n in d['notes'])
+    assert (memory == '64K') == any(c['bytes_per_s'] is None for c in d['copy'])
+
+
 # ---- the peak of this machine ------------------------------------------------------------------------------------------------
 
 @pytest.mark.skipif(ON_GPU, reason='of the virtual GPU')
