@@ -122,7 +122,7 @@ static void pass_op(struct taint *x, int32_t e) {
     int backward = tainted || source || !r.forward; /* casts and transposes of weights are no recompute */
     int other_axis = t->weight_read[e] >= 0 && !t->weight_forward[e];
     if (t->event[e].kind == AT_GEMM && !backward && (at_is_grad_op(t, e) || other_axis))
-        backward = tainted = 1;                    /* P3b */
+        backward = tainted = 1;                   /* P3b */
     if (t->event[e].kind == AT_GEMM && t->dark) { /* P3d */
         if (at_is_grad_op(t, e) || other_axis || multiplies_gradient(x, e) || makes_addend(t, e))
             x->label = AT_BACKWARD;
