@@ -9,12 +9,12 @@
 
 static const struct option_spec options[] = {
     SHEET_OPTION_ROWS,
-    [FLOPS_DTYPE] = {"dtype", 't', OPTION_VALUE, "FORMAT",
+    [FLOPS_DTYPE] = {"dtype", 0, OPTION_VALUE, "FORMAT",
                      "of the operands: fp32 (default), tf32, bf16, int8, complex64 ..."},
     [FLOPS_OUT_DTYPE] = {"out-dtype", 0, OPTION_VALUE, "FORMAT",
                          "of the result (as the operands; int8: int32, fp8: bf16)"},
     [FLOPS_DEVICE] = {"device", 'd', OPTION_VALUE, "DEVICE", "whose roof: h100-sxm, a100-80 ..., or a profile file"},
-    [FLOPS_SIZE] = {"size", 's', OPTION_VALUE, "AXIS=N,...", "einsum, reduce, rearrange: sizes of axes; ...=2x3"},
+    [FLOPS_SIZE] = {"size", 0, OPTION_VALUE, "AXIS=N,...", "einsum, reduce, rearrange: sizes of axes; ...=2x3"},
     [FLOPS_ALPHA] = {"alpha", 0, OPTION_VALUE, "X", "BLAS: a number (1), or device: not known to the host"},
     [FLOPS_BETA] = {"beta", 0, OPTION_VALUE, "X", "BLAS: a number (0), or device; 0: C is not read"},
     [FLOPS_BATCH] = {"batch", 0, OPTION_VALUE, "N", "BLAS: how many problems (1)"},

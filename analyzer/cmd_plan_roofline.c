@@ -14,9 +14,9 @@ static const struct option_spec options[] = {
     [OPT_DEVICE] = {"device", 'd', OPTION_VALUE, "D", "alias, driver's name or profile"},
     [OPT_DTYPE] = {"dtype", 0, OPTION_VALUE, "F", "one number format alone"},
     [OPT_PEAK] = {"peak-tflops", 0, OPTION_VALUE, "X", "dense peak of --dtype instead; bf16=X,fp8=Y of several"},
-    [OPT_BANDWIDTH] = {"bandwidth", 'b', OPTION_VALUE, "B", "of device memory instead, such as 3350GB/s"},
-    [OPT_GEMM] = {"gemm", 'g', OPTION_VALUE, "M,N,K", "a product m x k by k x n against the roof"},
-    [OPT_INTENSITY] = {"intensity", 'i', OPTION_VALUE, "I", "what the roof is at I FLOPs a byte"},
+    [OPT_BANDWIDTH] = {"bandwidth", 0, OPTION_VALUE, "B", "of device memory instead, such as 3350GB/s"},
+    [OPT_GEMM] = {"gemm", 0, OPTION_VALUE, "M,N,K", "a product m x k by k x n against the roof"},
+    [OPT_INTENSITY] = {"intensity", 0, OPTION_VALUE, "I", "what the roof is at I FLOPs a byte"},
     {0},
 };
 

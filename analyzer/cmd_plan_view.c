@@ -21,10 +21,10 @@ enum {
 
 static const struct option_spec options[] = {
     SHEET_OPTION_ROWS,
-    [OPT_SHAPE] = {"shape", 's', OPTION_VALUE, "N,...", "sizes of the tensor; '' is a single number"},
+    [OPT_SHAPE] = {"shape", 0, OPTION_VALUE, "N,...", "sizes of the tensor; '' is a single number"},
     [OPT_STRIDE] = {"stride", 0, OPTION_VALUE, "N,...", "strides in elements (default: contiguous)"},
     [OPT_OFFSET] = {"offset", 0, OPTION_VALUE, "N", "first element in the storage (0)"},
-    [OPT_DTYPE] = {"dtype", 't', OPTION_VALUE, "FORMAT", "of the elements (fp32)"},
+    [OPT_DTYPE] = {"dtype", 0, OPTION_VALUE, "FORMAT", "of the elements (fp32)"},
     [OPT_SLICE] = {"slice", 0, OPTION_VALUE, "RANGE,...",
                    "1: ranges as numpy writes them, 0:2,:,::2; an index drops its dimension"},
     [OPT_TRANSPOSE] = {"transpose", 0, OPTION_VALUE, "A,B", "2: swap two dimensions (from 0; -1 is the last)"},
