@@ -76,7 +76,7 @@ static void put_inputs(struct plan_sheet *s, const struct train_ask *a) {
     } reals[] = {{PLAN_MFU, "mfu", "MFU", SHEET_SHARE},
                  {PLAN_TIME, "time", "time", SHEET_SECONDS},
                  {PLAN_STEP_TIME, "step_time", "time of a step", SHEET_SECONDS},
-                 {PLAN_TOKEN_RATE, "tokens_per_s", "tokens/s", SHEET_NUMBER},
+                 {PLAN_TOKEN_RATE, "tokens_per_s", "tokens/s", SHEET_TOKENS_PER_S},
                  {PLAN_PRICE, "price", "price of a GPU hour", SHEET_MONEY},
                  {PLAN_COST, "budget", "budget", SHEET_MONEY}};
     if (a->has_model) put_model(s, a);
@@ -265,10 +265,10 @@ static void put_results(struct plan_sheet *s, const struct train_ask *a) {
     put(s, a, PLAN_ACHIEVED, "flops_per_s", "FLOP/s", SHEET_FLOP_PER_S);
     put(s, a, PLAN_ACHIEVED_EACH, "flops_per_s_per_gpu", "FLOP/s of a GPU", SHEET_FLOP_PER_S);
     put(s, a, PLAN_PER_DAY, "flops_per_day", "FLOPs a day", SHEET_FLOP);
-    put(s, a, PLAN_TOKEN_RATE, "tokens_per_s", "tokens/s", SHEET_NUMBER);
-    put(s, a, PLAN_RATE_EACH, "tokens_per_s_per_gpu", "tokens/s of a GPU", SHEET_NUMBER);
-    put(s, a, PLAN_TOKENS_A_DAY, "tokens_per_day", "tokens a day", SHEET_NUMBER);
-    put(s, a, PLAN_GPU_HOURS, "gpu_hours", "GPU hours", SHEET_NUMBER);
+    put(s, a, PLAN_TOKEN_RATE, "tokens_per_s", "tokens/s", SHEET_TOKENS_PER_S);
+    put(s, a, PLAN_RATE_EACH, "tokens_per_s_per_gpu", "tokens/s of a GPU", SHEET_TOKENS_PER_S);
+    put(s, a, PLAN_TOKENS_A_DAY, "tokens_per_day", "tokens a day", SHEET_TOKENS);
+    put(s, a, PLAN_GPU_HOURS, "gpu_hours", "GPU hours", SHEET_GPU_HOURS);
     put(s, a, PLAN_COST, "cost", "cost", SHEET_MONEY);
     put(s, a, PLAN_PRICE, "price", "price of a GPU hour", SHEET_MONEY);
 }

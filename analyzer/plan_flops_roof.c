@@ -135,13 +135,13 @@ static void add_time(struct flops *f, const char *order) {
     struct plan_sheet *s = &f->sheet;
     const struct flops_part *p = &f->part[0];
     if (!f->has_device) {
-        sheet_result(s, "time_s", "time at the roof", SHEET_SECONDS, NAN, "which device? --device D");
+        sheet_result(s, "time", "time at the roof", SHEET_SECONDS, NAN, "which device? --device D");
         sheet_result_text(s, "bound", "bound by", NULL, "which device? --device D");
         return;
     }
     const char *missing = flops_missing_peak(f, order);
     if (missing) {
-        sheet_result(s, "time_s", "time at the roof", SHEET_SECONDS, NAN, "peak unknown: %s has no %s figure",
+        sheet_result(s, "time", "time at the roof", SHEET_SECONDS, NAN, "peak unknown: %s has no %s figure",
                      f->device.alias, missing);
         sheet_result_text(s, "bound", "bound by", NULL, "peak unknown");
         return;
@@ -151,12 +151,12 @@ static void add_time(struct flops *f, const char *order) {
     struct roof r = roof_of(f, p);
     int one = f->n_parts == 1;
     if (isnan(time))
-        sheet_result(s, "time_s", "time at the roof", SHEET_SECONDS, NAN, "bytes not known");
+        sheet_result(s, "time", "time at the roof", SHEET_SECONDS, NAN, "bytes not known");
     else if (one)
-        sheet_result(s, "time_s", "time at the roof", SHEET_SECONDS, time,
+        sheet_result(s, "time", "time at the roof", SHEET_SECONDS, time,
                      "max(operations / peak = %.4g s, bytes / bandwidth = %.4g s)", r.compute_s, r.memory_s);
     else
-        sheet_result(s, "time_s", "time at the roof", SHEET_SECONDS, time,
+        sheet_result(s, "time", "time at the roof", SHEET_SECONDS, time,
                      "sum over the parts of max(operations / peak, bytes / bandwidth)");
     if (isnan(time) || time == 0)
         sheet_result_text(s, "bound", "bound by", NULL, isnan(time) ? "bytes not known" : "nothing to do");

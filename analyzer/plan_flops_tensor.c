@@ -169,10 +169,10 @@ static void add_best(struct flops *f, const struct plan_order *given, const stru
     add_largest(f, "best_largest_intermediate_bytes", "largest intermediate, best order", best);
     const char *missing = flops_missing_peak(f, "best");
     if (f->has_device && missing)
-        sheet_result(s, "best_time_s", "time at the roof, best order", SHEET_SECONDS, NAN,
+        sheet_result(s, "best_time", "time at the roof, best order", SHEET_SECONDS, NAN,
                      "peak unknown: %s has no %s figure", f->device.alias, missing);
     else if (f->has_device)
-        sheet_result(s, "best_time_s", "time at the roof, best order", SHEET_SECONDS, flops_time(f, "best"),
+        sheet_result(s, "best_time", "time at the roof, best order", SHEET_SECONDS, flops_time(f, "best"),
                      "sum over the steps of max(operations / peak, bytes / bandwidth)");
     if (!best->searched_all)
         sheet_note(s,

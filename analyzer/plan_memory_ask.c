@@ -197,9 +197,9 @@ void memory_ask_inputs(struct plan_sheet *s, const struct memory_ask *a) {
 void memory_ask_terms(struct plan_sheet *s, const struct memory_ask *a, const struct plan_memory *m) {
     char sum[400] = "";
     size_t n = 0;
-    sheet_result_whole(s, "parameters", "parameters", SHEET_NUMBER, m->parameters, "%s",
+    sheet_result_whole(s, "params", "parameters", SHEET_NUMBER, m->parameters, "%s",
                        a->q.parameters ? "given" : "sum over the model's weights");
-    sheet_result_whole(s, "parameters_of_gpu", "parameters of a GPU", SHEET_NUMBER, m->rank_parameters, "%s",
+    sheet_result_whole(s, "params_of_gpu", "parameters of a GPU", SHEET_NUMBER, m->rank_parameters, "%s",
                        m->rank_formula);
     sheet_result(s, "bytes_per_parameter", "of each of them", SHEET_BYTES_PER_PARAMETER, m->per_parameter, "%s",
                  m->per_formula);

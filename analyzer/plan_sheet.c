@@ -35,6 +35,9 @@ static const struct {
     [SHEET_SHARE] = {"1", UNIT_SHARE},
     [SHEET_FLOP_PER_BYTE] = {"FLOP/byte", UNIT_NONE},
     [SHEET_MONEY] = {"price", UNIT_NONE},
+    [SHEET_TOKENS_PER_S] = {"tokens/s", UNIT_NONE},
+    [SHEET_TOKENS] = {"tokens", UNIT_NONE},
+    [SHEET_GPU_HOURS] = {"GPU-hours", UNIT_NONE},
     [SHEET_BYTES_PER_PARAMETER] = {"bytes/parameter", UNIT_NONE},
 };
 
@@ -162,6 +165,11 @@ void sheet_human_seconds(char *out, size_t room, double s) {
     snprintf(out, room, "%.4g %s", s / scale[i].seconds, scale[i].name);
 }
 
+/* People have it in the quantity's name; of money nobody knows it. */
+static int label_has_unit(enum sheet_unit unit) {
+    return unit == SHEET_MONEY || unit == SHEET_TOKENS_PER_S || unit == SHEET_TOKENS || unit == SHEET_GPU_HOURS;
+}
+
 static void human_real(char *out, size_t room, enum sheet_unit unit, double value) {
     char number[48];
     if (isnan(value)) {
@@ -186,8 +194,8 @@ static void human_real(char *out, size_t room, enum sheet_unit unit, double valu
                      : fabs(value) >= 1000 ? "%.1f"
                                            : "%.4g",
                      value);
-        snprintf(out, room, "%s%s%s", number, *units[unit].name ? " " : "",
-                 unit == SHEET_MONEY ? "" : units[unit].name);
+        snprintf(out, room, "%s%s%s", number, *units[unit].name && !label_has_unit(unit) ? " " : "",
+                 label_has_unit(unit) ? "" : units[unit].name);
     }
 }
 

@@ -36,6 +36,9 @@ enum sheet_unit {
     SHEET_SHARE,         /* of 1; people see percent */
     SHEET_FLOP_PER_BYTE, /* intensity */
     SHEET_MONEY,         /* in the price's currency */
+    SHEET_TOKENS_PER_S,
+    SHEET_TOKENS,
+    SHEET_GPU_HOURS,
     SHEET_BYTES_PER_PARAMETER
 };
 

@@ -108,7 +108,7 @@ def three(c):
     # Beside the lecture's B·D·layers a linear model in 16 bits keeps its losses.
     if c['model'] == 'linear' and c['alloc'] == 'tensor':
         planned['activation'] = p['activations'] + (4 * (c['shape']['batch'] + 1) if c['dtype'] in ('bf16', 'fp16') else 0)
-    return dict(choice=c, plan=planned, truth=sums, measured=measured, parameters=(p['parameters'], account['parameters']), buffers=account['buffers'])
+    return dict(choice=c, plan=planned, truth=sums, measured=measured, parameters=(p['params'], account['parameters']), buffers=account['buffers'])
 
 
 # ---- activations of the GPT, by term ------------------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ def test_case_17_a_stride_of_0_is_one_matrix():
 @pytest.mark.parametrize('words,moved', [((0, 100, 100), 0), ((100, 100, 100, '--batch', 0), 0), ((100, 100, 0, '--beta', 0.5), 80000), ((100, 100, 0, '--beta', 1), 0), ((100, 100, 0), 40000)])
 def test_case_18_nothing_is_a_count_too(words, moved):
     s = flops('gemm', *words, '--device', 'h100-sxm')
-    assert s.value('flops') == 0 and s.value('bytes') == moved and s.value('time_s') == moved / 3350e9
+    assert s.value('flops') == 0 and s.value('bytes') == moved and s.value('time') == moved / 3350e9
 
 
 def test_case_19_c_is_read_where_beta_is_not_0():
@@ -117,7 +117,7 @@ def test_case_24_integer_products_are_operations():
     for device, peak in (('a100-80', 624e12), ('h100-sxm', 1978.9e12)):
         s = flops('gemm', 4096, 4096, 4096, '--dtype', 'int8', '--device', device)
         assert s.value('flops') == 0 and s.value('integer_ops') == 137438953472 and s['results']['integer_ops']['unit'] == 'OP'
-        assert s['inputs']['peak']['value'] == peak and s.value('time_s') == pytest.approx(137438953472 / peak) and s['operands'][2]['dtype'] == 'int32'
+        assert s['inputs']['peak']['value'] == peak and s.value('time') == pytest.approx(137438953472 / peak) and s['operands'][2]['dtype'] == 'int32'
 
 
 # ---- mfu: acct plan train -------------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def test_bytes_of_a_parameter(recipe):
     *parts, total = RECIPES[recipe]
     r = results('--params', '70B', '--recipe', recipe)
     assert [r[p] for p in PARTS] == [70 * 10**9 * b for b in parts] and r['total'] == 70 * 10**9 * total
-    assert r['bytes_per_parameter'] == total and r['parameters'] == 70 * 10**9
+    assert r['bytes_per_parameter'] == total and r['params'] == 70 * 10**9
 
 
 @pytest.mark.parametrize('recipe', INFERENCE)
@@ -87,7 +87,7 @@ def test_parameters_alone_are_divided_evenly(gpus, tp, pp):
     n = 10**9 + 7
     r = plan('--params', n, '--recipe', 'megatron', '--gpus', gpus, '--tp', tp, '--pp', pp, '--zero', 1)
     rank, d = up(n, tp * pp), gpus // (tp * pp)
-    assert r['results']['parameters_of_gpu']['value'] == rank and r['inputs']['data_parallel']['value'] == d
+    assert r['results']['params_of_gpu']['value'] == rank and r['inputs']['data_parallel']['value'] == d
     assert r['results']['total']['value'] == 6 * rank + 12 * up(rank, d)
 
 
@@ -132,11 +132,11 @@ def test_parameters_of_a_model(name, all_of_them):
     s = SHAPES[name][0]
     first, last = rank_parameters(tp=1, pp=1, **s)
     r = results('--model', spec(name), '--recipe', 'megatron')
-    assert first == last == r['parameters'] == r['parameters_of_gpu'] and all_of_them in (None, first)
+    assert first == last == r['params'] == r['params_of_gpu'] and all_of_them in (None, first)
     assert r['total'] == 18 * first and 'activations' not in r
     for tp, pp in itertools.product((1, 2, 4), (1, 2, 3)):
         r = results('--model', spec(name), '--recipe', 'megatron', '--gpus', tp * pp, '--tp', tp, '--pp', pp)
-        assert r['parameters'] == first and r['parameters_of_gpu'] == max(rank_parameters(tp=tp, pp=pp, **s)), (tp, pp)
+        assert r['params'] == first and r['params_of_gpu'] == max(rank_parameters(tp=tp, pp=pp, **s)), (tp, pp)
 
 
 def test_tensors_that_do_not_divide():
@@ -146,7 +146,7 @@ def test_tensors_that_do_not_divide():
     args = ['--recipe', 'megatron', '--model', 'layers=5,dim=100,heads=32,head=2,seq=64,vocab=256,ff=77,kv_heads=2,batch=3']
     r = results(*args, '--gpus', 8, '--tp', 8, '--no-dropout')
     layer = 4 * 100 + (32 // 8 + 2) * 2 * 101 + 100 * 8 + 100 + 10 * 101 + 100 * 10 + 100
-    assert r['parameters_of_gpu'] == 5 * layer + 32 * 100 + 64 * 100 + 2 * 100 == rank_parameters(5, 8, 1, **shape)[0]
+    assert r['params_of_gpu'] == 5 * layer + 32 * 100 + 64 * 100 + 2 * 100 == rank_parameters(5, 8, 1, **shape)[0]
     assert r['activations'] == 5 * 64 * 3 * 2 * (4 * 100 + 2 * 8 + 2 * 2 + 2 * 10 + 32 // 8 * 64)
 
 
@@ -162,7 +162,7 @@ def test_activations_of_a_transformer(s, b, h, a, L):
     assert (of['full']['activations'], of['full']['recomputed_layer']) == (L * 2 * s * b * h, layer)
     for r in of.values():
         assert r['logits'] == 4 * s * b * 50257 and r['ends'] == s * b * h * (1 + 2 + 2)
-        assert r['total'] == 18 * r['parameters'] + r['activations'] + r.get('recomputed_layer', 0) + r['logits'] + r['ends']
+        assert r['total'] == 18 * r['params'] + r['activations'] + r.get('recomputed_layer', 0) + r['logits'] + r['ends']
 
 
 @pytest.mark.parametrize('recipe,e', [('adamw-fp32', 4), ('megatron', 2), ('adamw-autocast', 2)])
@@ -219,7 +219,7 @@ def test_the_lectures_deep_linear_model(recipe, e, states):
     """4 bytes x (D·D·layers x (2 + states) + B·D·layers)."""
     D, B, L = 256, 32, 6
     r = results('--recipe', recipe, '--model', f'kind=linear,layers={L},dim={D},batch={B}')
-    assert (r['parameters'], r['activations']) == (D * D * L, 4 * B * D * L)
+    assert (r['params'], r['activations']) == (D * D * L, 4 * B * D * L)
     assert r['total'] == 4 * (D * D * L * (2 + states) + B * D * L)
 
 
@@ -231,8 +231,8 @@ def test_cache_of_keys_and_values(cache, b, tp):
     r = results('--recipe', 'inference-int4', '--model', spec('llama'), '--context', 4096, '--batch', 16, '--gpus', tp, '--tp', tp,
                 *(['--kv-dtype', cache] if cache else []))
     assert r['kv_cache'] == 2 * 32 * 8 // tp * 128 * 4096 * 16 * b
-    assert r['weights'] == up(r['parameters_of_gpu'], 2) and r['total'] == r['weights'] + r['kv_cache']
-    assert tp > 1 or r['parameters'] == 8030261248
+    assert r['weights'] == up(r['params_of_gpu'], 2) and r['total'] == r['weights'] + r['kv_cache']
+    assert tp > 1 or r['params'] == 8030261248
 
 
 @pytest.mark.parametrize('pp', [2, 3])
@@ -241,7 +241,7 @@ def test_stages_hold_their_layers_alone(pp):
     r = results('--recipe', 'inference-fp16', '--model', spec('llama'), '--context', 4096, '--batch', 16, '--gpus', pp, '--pp', pp)
     assert r['kv_cache'] == 2 * up(32, pp) * 8 * 128 * 4096 * 16 * 2
     r = results('--recipe', 'adamw-fp32', '--model', 'kind=linear,layers=7,dim=64,batch=3', '--gpus', pp, '--pp', pp)
-    assert (r['parameters_of_gpu'], r['activations']) == (64 * 64 * up(7, pp), 4 * pp * up(7, pp) * 3 * 64)
+    assert (r['params_of_gpu'], r['activations']) == (64 * 64 * up(7, pp), 4 * pp * up(7, pp) * 3 * 64)
 
 
 # ---- what papers and users report --------------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def test_cache_of_a_token(model, a_token):
 def test_autocast_keeps_fp32():
     """GPT-2 XL with autocast, a user's question why the states are twice the gradients and not six times: weights stay fp32."""
     r = results('--recipe', 'adamw-autocast', '--model', 'layers=48,dim=1600,heads=25,seq=1024,vocab=50257')
-    assert (r['parameters'], r['gradients'], r['moments']) == (1557611200, 6230444800, 12460889600)
+    assert (r['params'], r['gradients'], r['moments']) == (1557611200, 6230444800, 12460889600)
 
 
 @pytest.mark.parametrize('n,recipe,what', [(3406809600, 'adamw-fp32', {'weights': 13627238400, 'gradients': 13627238400, 'moments': 27254476800}),
