@@ -18,8 +18,7 @@
 enum { OPT_RECIPE = VIEW_OPTIONS, OPT_PARAMS, OPT_MODEL, OPT_RECOMPUTE, OPT_NO_DROPOUT };
 static const struct option_spec options[] = {
     VIEW_OPTION_ROWS,
-    [OPT_RECIPE] = {"recipe", 0, OPTION_VALUE, "R",
-                    "the plan's recipe, as of acct plan memory (what the trace shows)"},
+    [OPT_RECIPE] = {"recipe", 0, OPTION_VALUE, "R", "the plan's recipe, as of acct plan memory (what the trace shows)"},
     [OPT_PARAMS] = {"params", 'n', OPTION_VALUE, "N", "the plan's parameters (the model's, or what the trace shows)"},
     [OPT_MODEL] = {"model", 'm', OPTION_VALUE, "SPEC",
                    "the plan's model, as of acct plan memory (what the trace shows)"},

@@ -25,11 +25,11 @@ enum {
     ASK_OPTIONS
 };
 #define ASK_OPTION_ROWS                                                                                               \
-    [ASK_RECIPE] = {"recipe", 0, OPTION_VALUE, "R", "bytes of each parameter by what they are for; see RECIPES"},   \
+    [ASK_RECIPE] = {"recipe", 0, OPTION_VALUE, "R", "bytes of each parameter by what they are for; see RECIPES"},     \
     [ASK_MODEL] = {"model", 'm', OPTION_VALUE, "SPEC",                                                                \
                    "layers=,dim=,heads=,seq=,vocab=[,batch=,...] or kind=linear,..."},                                \
     [ASK_GPUS] = {"gpus", 'g', OPTION_VALUE, "N", "GPUs in all (1)"},                                                 \
-    [ASK_ZERO] = {"zero", 0, OPTION_VALUE, "0-3",                                                                   \
+    [ASK_ZERO] = {"zero", 0, OPTION_VALUE, "0-3",                                                                     \
                   "ZeRO stage: optimizer, gradients, weights divided over the data-parallel GPUs"},                   \
     [ASK_TENSOR] = {"tp", 0, OPTION_VALUE, "T", "tensor-parallel GPUs (1)"},                                          \
     [ASK_PIPELINE] = {"pp", 0, OPTION_VALUE, "P", "stages of the pipeline (1)"},                                      \
@@ -40,8 +40,7 @@ enum {
     [ASK_NO_DROPOUT] = {"no-dropout", 0, OPTION_FLAG, NULL, "the transformer has no dropout: no masks, scores once"}, \
     [ASK_CONTEXT] = {"context", 0, OPTION_VALUE, "N",                                                                 \
                      "inference: tokens in the cache of each sequence (the model's seq)"},                            \
-    [ASK_BATCH] = {"batch", 0, OPTION_VALUE, "N",                                                                   \
-                   "sequences of a replica, a micro-batch in training (the model's)"},                                \
+    [ASK_BATCH] = {"batch", 0, OPTION_VALUE, "N", "sequences of a replica, a micro-batch in training (the model's)"}, \
     [ASK_CACHE] = {"kv-dtype", 0, OPTION_VALUE, "F", "format of the cache: fp32, fp16, bf16, fp8, int8"},             \
     [ASK_DEVICE] = {"device", 'd', OPTION_VALUE, "D", "name, alias or profile file of a device, for its capacity"}
 #define ASK_USAGE                                                                                \
