@@ -87,7 +87,7 @@ static int help(const struct arguments *args) {
     }
     command = cmd_find(args->n_operands, args->operands, &words);
     if (command && words < args->n_operands && command->children)
-        return cmd_fail(args->command, CMD_EXIT_USAGE, "`acct %s` has no '%s'; `acct help %s` lists what it has",
+        return cmd_fail(args->command, CMD_EXIT_USAGE, "`acct %s` has no '%.60s'; `acct help %s` lists what it has",
                         command->name, args->operands[words], command->name);
     if (args->n_operands > (command ? words : 1))
         return cmd_fail(args->command, CMD_EXIT_USAGE, "one command at a time");
@@ -100,7 +100,7 @@ static int help(const struct arguments *args) {
         return 0;
     }
     if (!command)
-        return cmd_fail(args->command, CMD_EXIT_USAGE, "unknown command '%s'; `acct help` lists them",
+        return cmd_fail(args->command, CMD_EXIT_USAGE, "unknown command '%.60s'; `acct help` lists them",
                         args->operands[0]);
     cmd_print_help(command);
     return 0;

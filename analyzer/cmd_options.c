@@ -37,8 +37,8 @@ static int find_letter(const struct command *command, char letter) {
 }
 
 static int bad_option(const struct command *command, const char *what, int length, const char *option) {
-    return cmd_fail(command, command->usage_exit, "%s '%.*s'; `acct help %s` lists the options", what, length, option,
-                    command->name);
+    return cmd_fail(command, command->usage_exit, "%s '%.*s'; `acct help %s` lists the options", what,
+                    length < 60 ? length : 60, option, command->name);
 }
 
 /* One long option at argv[*i]; takes a following value. 0 or an exit code. */

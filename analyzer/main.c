@@ -38,7 +38,7 @@ static int no_child(const struct command *command, const char *word) {
     size_t n = 0;
     for (int i = 0; command->children[i] && n < sizeof all; i++)
         n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", i ? ", " : "", cmd_last_word(command->children[i]));
-    if (word) return cmd_fail(command, command->usage_exit, "unknown word '%s'; there are %s", word, all);
+    if (word) return cmd_fail(command, command->usage_exit, "unknown word '%.60s'; there are %s", word, all);
     return cmd_fail(command, command->usage_exit, "a word is missing: one of %s", all);
 }
 
@@ -48,7 +48,7 @@ static int dispatch(int argc, char **argv) {
     struct arguments args;
     int code;
     if (!command) {
-        fprintf(stderr, "acct: unknown command '%s'; `acct help` lists them\n", argv[1]);
+        fprintf(stderr, "acct: unknown command '%.60s'; `acct help` lists them\n", argv[1]);
         return CMD_EXIT_USAGE;
     }
     for (int i = 1 + words; i < argc; i++) {
