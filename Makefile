@@ -61,11 +61,12 @@ $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/flags $$(call room_of,$$*)
 objs = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
 ALL :=
+DIST :=
 BENCHES :=
 TEST_PROGRAMS :=
 include $(sort $(wildcard */room.mk))
 
-.PHONY: all deps demo demo-linear check bench install uninstall clean help format asan ubsan tsan unit
+.PHONY: all deps demo demo-linear check bench dist install uninstall clean help format asan ubsan tsan unit
 all: $(ALL)
 
 help:
@@ -77,6 +78,7 @@ help:
 ## make public     programs that others wrote, from checkouts of theirs: LLMC=… CUDA_SAMPLES=… SGEMM=…
 ## make bench      ratios against named peers; BENCH_SHORT=1 for a quick look
 ## make install    into $(PREFIX) (default: /usr/local); DESTDIR is honoured; make uninstall takes it away
+## make dist       one relocatable folder and its archive, for machines with nothing but libc
 ## make deps       what the build needs, and whether it is there; installs what is missing where it may
 ## make asan       unit tests under AddressSanitizer and UBSan (make ubsan, make tsan likewise), in a folder of their own
 ## make format     clang-format over the tree
@@ -125,6 +127,8 @@ install: all
 	$(if $(INSTALL_MAN7),install -m 644 $(INSTALL_MAN7) $(DESTDIR)$(PREFIX)/share/man/man7/)
 	$(foreach f,$(INSTALL_COMPLETION),install -m 644 $(BUILD)/completion/$(notdir $(f)) $(DESTDIR)$(PREFIX)/$(f) &&) :
 	@[ -n "$(DESTDIR)" ] || echo "Installed. For LD_PRELOAD=libacct.so by its bare name, type: ldconfig   (and $(PREFIX)/lib must be in /etc/ld.so.conf)"
+dist: all $(DIST)
+	@scripts/dist $(BUILD)
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,$(INSTALL_BIN)) $(DESTDIR)$(PREFIX)/lib/libacct.so $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALL_COMPLETION))
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/,$(addprefix man1/,$(notdir $(INSTALL_MAN))) $(addprefix man5/,$(notdir $(INSTALL_MAN5))) $(addprefix man7/,$(notdir $(INSTALL_MAN7))))

@@ -7,6 +7,11 @@ $(BUILD)/acct: $$(call objs,$(ACCT_SRC) $(ANALYSIS_SRC) $$(STORE_SRC) $$(PLAN_SR
 	$(SAY) "  LD $@"
 	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(STORE_LIBS) $(PTX_LIBS) -l:libstdc++.a -lm -lpthread
 ALL += $(BUILD)/acct
+$(BUILD)/static/acct: $$(call objs,$(ACCT_SRC) $(ANALYSIS_SRC) $$(STORE_SRC) $$(PLAN_SRC)) $$(PTX_OBJ)
+	@mkdir -p $(@D)
+	$(SAY) "  LD $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(STORE_LIBS_INSIDE) $(PTX_LIBS_INSIDE) -l:libstdc++.a -lm -lpthread
+DIST += $(BUILD)/static/acct
 
 # What the shells complete, by the option tables.
 $(BUILD)/completion/acct: $(BUILD)/acct

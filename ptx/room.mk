@@ -3,6 +3,7 @@
 PTX_SRC := $(wildcard ptx/*.c)
 PTX_OBJ := $(call objs,$(PTX_SRC))
 PTX_LIBS := -lzstd -llz4 -lm
+PTX_LIBS_INSIDE := -l:libzstd.a -l:liblz4.a -lm
 # Only the reader: what the parser is made of.
 PTX_READER_SRC := ptx/ptx_lex.c ptx/ptx_types.c ptx/ptx_words.c ptx/ptx_check.c ptx/ptx_flow.c $(wildcard ptx/ptx_parse*.c)
 PTX_ACCESS_SRC := $(PTX_READER_SRC) ptx/ptx_symbolic.c $(wildcard ptx/ptx_access*.c)

@@ -21,6 +21,14 @@ $(BUILD)/acct-collect: $(call objs,$(COLLECT_SRC) trace/collect_main.c)
 	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(STORE_LIBS)
 ALL += $(BUILD)/acct-collect
 
+# For `make dist`: the libraries inside.
+STORE_LIBS_INSIDE := -l:libsqlite3.a -lm
+$(BUILD)/static/acct-collect: $(call objs,$(COLLECT_SRC) trace/collect_main.c)
+	@mkdir -p $(@D)
+	$(SAY) "  LD $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) $^ -o $@ $(STORE_LIBS_INSIDE)
+DIST += $(BUILD)/static/acct-collect
+
 # What the tests of the collector drive it with; it writes with libacct.so's own ring writer.
 $(BUILD)/tests/fake_program: $(call objs,tests/support/fake_program.c trace/ring.c)
 	@mkdir -p $(@D)
