@@ -47,28 +47,28 @@ def libraries(program):
 def test_in_a_root_with_nothing_but_libc(dist, tmp_path):
     root = tmp_path / 'root'
     shutil.copytree(dist[0], root / 'opt/acct', symlinks=True)
-    for d in ('dev', 'proc', 'tmp', 'work'):
+    for d in ('dev', 'proc', 'tmp', 'data'):
         (root / d).mkdir()
     os.mknod(root / 'dev/null', 0o666 | stat.S_IFCHR, os.makedev(1, 3)) # every container has one
-    (root / 'work/hello.c').write_text('#include <stdio.h>\nint main(void) { return puts("hello") < 0 ? 1 : 7; }\n')
-    subprocess.run(['cc', '-o', root / 'work/hello', root / 'work/hello.c'], check=True)
-    for library in {l for f in [*programs(dist[0]), root / 'work/hello'] for l in libraries(f)}:
+    (root / 'data/hello.c').write_text('#include <stdio.h>\nint main(void) { return puts("hello") < 0 ? 1 : 7; }\n')
+    subprocess.run(['cc', '-o', root / 'data/hello', root / 'data/hello.c'], check=True)
+    for library in {l for f in [*programs(dist[0]), root / 'data/hello'] for l in libraries(f)}:
         to = root / library[1:]
         to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(library, to)
     train = os.path.join(BUILD, 'train')
-    assert run(ACCT, 'run', '--vgpu', '-o', root / 'work/run.db', '--', train, '--steps', '3', cwd=tmp_path).returncode == 0
+    assert run(ACCT, 'run', '--vgpu', '-o', root / 'data/run.db', '--', train, '--steps', '3', cwd=tmp_path).returncode == 0
 
     def inside(*args):
-        return subprocess.run(['unshare', '--mount', 'sh', '-c', 'mount -t proc proc "$1/proc" && shift && exec "$@"', 'sh', root, CHROOT, root, '/opt/acct/bin/acct', *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120, env={'PATH': '/work:/usr/bin:/bin'})
+        return subprocess.run(['unshare', '--mount', 'sh', '-c', 'mount -t proc proc "$1/proc" && shift && exec "$@"', 'sh', root, CHROOT, root, '/opt/acct/bin/acct', *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120, env={'PATH': '/data:/usr/bin:/bin'})
     assert inside('--version').stdout == run(ACCT, '--version').stdout
     for args in (['plan', 'dtype', '1e-8'], ['plan', 'flops', 'einsum', 'ij,jk->ik', '2,3', '3,4']):
         r = inside(*args)
         assert (r.returncode, r.stdout, r.stderr) == (0, run(ACCT, *args).stdout, ''), args
     # Analysed there anew, with the kernels' PTX read from its compressed form.
-    assert inside('analyze', '--quiet', '/work/run.db').returncode == 0
+    assert inside('analyze', '--quiet', '/data/run.db').returncode == 0
     for command in ('report', 'flops', 'memory'):
-        here, there = (run(ACCT, command, '--format', 'csv', root / 'work/run.db'), inside(command, '--format', 'csv', '/work/run.db'))
+        here, there = (run(ACCT, command, '--format', 'csv', root / 'data/run.db'), inside(command, '--format', 'csv', '/data/run.db'))
         assert there.returncode == here.returncode == 0 and there.stderr == '' and len(there.stdout.splitlines()) > 20
         assert [l for l in there.stdout.splitlines() if '/run.db' not in l] == [l for l in here.stdout.splitlines() if '/run.db' not in l]
     # A program without CUDA runs as it would alone; its exit code is its own.
