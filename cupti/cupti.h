@@ -59,6 +59,11 @@ static inline void cupti_pop(void) {
     if (cupti_on()) cupti_pop_slow();
 }
 
+/* Before a fork, by the forking thread: waits while the helper opens and initialises CUPTI, as long as cupti_start
+ * itself would. A child forked in the middle would have a loader that refuses every dlopen, and a CUPTI that crashes.
+ */
+void cupti_before_fork(void);
+
 /* Has everything that CUPTI still holds written to the ring, and ends the helper: at exit, after the program's last
  * call and before the collector is told. Waits at most ACCT_EXIT_TIMEOUT. Once. */
 void cupti_stop(void);

@@ -30,8 +30,11 @@ _Static_assert(sizeof(struct cupti_state) <= PAGE_BYTES, "one page");
 
 struct cupti_page *_Atomic cupti_page;
 static const struct cupti_host *the_host;
-static int was_used; /* ordinary memory: a forked child sees that its parent used CUPTI */
+/* Ordinary memory: a forked child sees that its parent used CUPTI, or was about to: what was half opened or half
+ * initialised at the fork stays so in the child, where a call of it crashes. */
+static _Atomic int was_used;
 static int stopped;
+static __thread int is_helper __attribute__((tls_model("initial-exec")));
 
 struct cupti_state *cupti_state(void) {
     return (struct cupti_state *)atomic_load_explicit(&cupti_page, memory_order_acquire);
@@ -100,15 +103,21 @@ static void serve(struct cupti_state *s, struct cupti_out *out) {
 
 static void flush_at_exit(int status, void *unused);
 
+/* Nothing of CUPTI is in use: a child may try for itself. */
+static int refused(void) {
+    atomic_store(&was_used, 0);
+    return -1;
+}
+
 /* -1 with s->outcome, and nothing left behind. */
 static int begin(struct cupti_state *s, struct cupti_out *out, int *ring) {
     struct cupti_outcome *o = &s->outcome;
-    if (cupti_open(the_host, o)) return -1;
+    atomic_store(&was_used, 1);
+    if (cupti_open(the_host, o)) return refused();
     atomic_store_explicit(&s->step, CUPTI_ASKING, memory_order_release);
     cupti_buffers_reset();
     cupti_names_reset();
-    if (cupti_subscribe(o)) return -1;
-    was_used = 1;
+    if (cupti_subscribe(o)) return refused();
     atomic_store_explicit(&s->serving, 1, memory_order_release);
     if ((*ring = the_host->take_ring(&out->ring)) < 0)
         cupti_append(o->why, sizeof o->why, "no ring is free for device times", NULL);
@@ -127,6 +136,7 @@ static void *helper(void *arg) {
     static struct cupti_out out; /* one helper a process */
     int ring;
     memset(&out, 0, sizeof out);
+    is_helper = 1;
     the_host->tool_thread();
     prctl(PR_SET_NAME, "acct-cupti");
     int ok = begin(s, &out, &ring) == 0;
@@ -176,16 +186,28 @@ static struct cupti_state *make_state(void) {
     return s;
 }
 
-static uint32_t wait_for_helper(struct cupti_state *s) {
+/* Until CUPTI records or has refused; bounded. */
+static void wait_for_answer(struct cupti_state *s) {
     uint64_t begun = cupti_now(), most = acct_env_ns(ENV_ACCT_START_TIMEOUT);
     for (;;) {
         uint32_t step = atomic_load(&s->step);
         uint64_t waited = cupti_now() - begun;
-        if (step >= CUPTI_READY || waited >= most || (step == CUPTI_OPENING && waited >= OPENING_NS)) break;
+        if (step >= CUPTI_READY || waited >= most || (step == CUPTI_OPENING && waited >= OPENING_NS)) return;
         sys_futex_wait(&s->step, step, 50, 0);
     }
+}
+
+static uint32_t wait_for_helper(struct cupti_state *s) {
+    wait_for_answer(s);
     atomic_store(&s->left, 1); /* one of the two sees what the other has stored */
     return atomic_load(&s->step);
+}
+
+void cupti_before_fork(void) {
+    struct cupti_state *s = cupti_state();
+    int saved = errno;
+    if (s && !is_helper && s->pid == (uint32_t)sys_getpid() && !atomic_load(&s->left)) wait_for_answer(s);
+    errno = saved;
 }
 
 /* NULL: CUPTI records, or the outcome has why not. */
@@ -196,7 +218,10 @@ static const char *start(struct cupti_state **state) {
     if (!wanted) return "switched off (ACCT_CUPTI=off)";
     if (was_used) return "this process was forked from one that used CUPTI";
     if (!(*state = s = make_state())) return "no memory";
-    if (make_thread(s)) return "no thread could be created";
+    if (make_thread(s)) {
+        atomic_store(&s->left, 1);
+        return "no thread could be created";
+    }
     if (wait_for_helper(s) < CUPTI_READY) return "CUPTI has not answered in ACCT_START_TIMEOUT";
     return NULL;
 }

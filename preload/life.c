@@ -176,6 +176,7 @@ __attribute__((constructor)) static void load(void) {
         say_remember_stderr();
         spawn_remember_paths();
         thread_key_made = pthread_key_create(&thread_key, hook_thread_end) == 0;
+        pthread_atfork(cupti_before_fork, NULL, NULL);
         if (on_exit(at_exit, NULL) == 0) life_page = make_page();
         page_missing = !life_page;
     }

@@ -464,6 +464,14 @@ def test_forks_among_busy_threads(traced, tmp_path):
     assert sum(t.one('select count(*) from op where bytes = 60') for t in traces) == 10
 
 
+def test_forks_while_the_recorder_starts(traced, tmp_path):
+    """A child that is forked while CUPTI is being opened or initialised does without."""
+    r, _ = traced('preload_life', 'fork-at-start', '40', env={'ACCT_OUTPUT': str(tmp_path / '%p.db')}, timeout=100)
+    assert (r.returncode, r.stdout, r.stderr) == (0, 'children 40\n', '')
+    traces = [Trace(p) for p in glob.glob(str(tmp_path / '*.db'))]
+    assert len(traces) == 41 and sum(t.one('select count(*) from op where bytes = 60') for t in traces) == 40
+
+
 def test_a_pipe_ends_with_the_program(fake, tmp_path):
     t = time.time()
     r = run('sh', '-c', f'LD_PRELOAD={LIB} {BUILD}/tests/spine_guest exec | tee {tmp_path}/out',

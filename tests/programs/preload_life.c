@@ -81,6 +81,30 @@ static int fork_among_threads(void) {
     return 0;
 }
 
+/* Forks while another thread's first call starts the recorder: a child each millisecond, which makes a call. */
+static int fork_at_start(int n) {
+    pthread_t t;
+    pid_t child[64];
+    int good = 0, made = 0;
+    pthread_create(&t, NULL, busy, NULL);
+    for (; made < n && made < 64; made++) {
+        usleep(1000);
+        child[made] = fork();
+        if (child[made] == 0) {
+            pairs(1, 60);
+            _exit(11);
+        }
+    }
+    for (int i = 0; i < made; i++) {
+        int status;
+        if (waitpid(child[i], &status, 0) == child[i]) good += WIFEXITED(status) && WEXITSTATUS(status) == 11;
+    }
+    stop = 1;
+    pthread_join(t, NULL);
+    printf("children %d\n", good);
+    return 0;
+}
+
 static int vfork_exec(void) {
     pairs(1, 100);
     pid_t pid = vfork();
@@ -231,6 +255,7 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "turns")) return turns(atoi(arg));
     if (!strcmp(what, "fork-calls")) return child_with_calls();
     if (!strcmp(what, "fork-threads")) return fork_among_threads();
+    if (!strcmp(what, "fork-at-start")) return fork_at_start(atoi(arg));
     if (!strcmp(what, "vfork")) return vfork_exec();
     if (!strcmp(what, "close-range")) return close_range_all();
     if (!strcmp(what, "no-standard-files")) return no_standard_files();
