@@ -110,17 +110,14 @@ static int check_vgpu(const struct arguments *args, struct run_parts *parts) {
 }
 
 static int parse(const struct arguments *args, struct wishes *w) {
-    static const char *const formats[] = {"text", "markdown", "json", "csv", NULL};
     char err[RUN_PATH + 512];
-    int code, format = EMIT_TEXT;
+    int code;
     if (args->n_operands)
         return cmd_fail(args->command, CMD_EXIT_USAGE, "'%s': no operand is taken", args->operands[0]);
-    if ((code = view_choice(args, SHEET_FORMAT, formats, &format)) ||
-        (code = check_seconds(args, &w->wanted.seconds)) || (code = check_list(args, OPT_ONLY, group_name)) ||
-        (code = check_list(args, OPT_DTYPE, dtype_name)) || (code = check_files(args, &w->save)) ||
-        (code = check_vgpu(args, &w->parts)))
+    if ((code = view_format(args, SHEET_FORMAT, &w->format)) || (code = check_seconds(args, &w->wanted.seconds)) ||
+        (code = check_list(args, OPT_ONLY, group_name)) || (code = check_list(args, OPT_DTYPE, dtype_name)) ||
+        (code = check_files(args, &w->save)) || (code = check_vgpu(args, &w->parts)))
         return code;
-    w->format = (enum emit_format)format;
     w->wanted.only = args->given[OPT_ONLY] ? args->value[OPT_ONLY] : NULL;
     w->wanted.dtype = args->given[OPT_DTYPE] ? args->value[OPT_DTYPE] : NULL;
     if (!run_find_bench(&w->parts, args->given[OPT_VGPU], err, sizeof err)) return 0;

@@ -1,4 +1,5 @@
 #include "analyzer/plan_sheet.h"
+#include "analyzer/view.h"
 
 #include "acct/profile.h"
 
@@ -268,25 +269,9 @@ static void print_sheet(struct emitter *e, const struct plan_sheet *s) {
     emit_end(e);
 }
 
-static int parse_format(const struct arguments *args, enum emit_format *out) {
-    static const struct {
-        const char *name;
-        enum emit_format format;
-    } names[] = {{"text", EMIT_TEXT}, {"json", EMIT_JSON}, {"csv", EMIT_CSV}, {"markdown", EMIT_MARKDOWN}};
-    *out = EMIT_TEXT;
-    if (!args->given[SHEET_FORMAT]) return 0;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strcmp(names[i].name, args->value[SHEET_FORMAT])) continue;
-        *out = names[i].format;
-        return 0;
-    }
-    return cmd_fail(args->command, CMD_EXIT_USAGE, "--format %s: not known; there are text, json, csv, markdown",
-                    args->value[SHEET_FORMAT]);
-}
-
 int sheet_check(const struct arguments *args) {
     enum emit_format format;
-    return parse_format(args, &format);
+    return view_format(args, SHEET_FORMAT, &format);
 }
 
 int sheet_print(struct plan_sheet *s) {
@@ -295,7 +280,7 @@ int sheet_print(struct plan_sheet *s) {
     struct emitter e;
     enum emit_format format;
     const struct arguments *args = s->args;
-    int code = parse_format(args, &format);
+    int code = view_format(args, SHEET_FORMAT, &format);
     if (!code && output_open(&out, args->given[SHEET_OUTPUT] ? args->value[SHEET_OUTPUT] : NULL, err, sizeof err))
         code = cmd_fail(args->command, CMD_EXIT_FAILED, "%s", err);
     if (!code) {

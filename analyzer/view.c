@@ -57,13 +57,13 @@ int64_t view_step(const struct report *r, const struct arguments *args, int o, i
     return VIEW_STEP_NONE;
 }
 
-static int parse_format(const struct arguments *args, enum emit_format *out) {
+int view_format(const struct arguments *args, int o, enum emit_format *out) {
     static const char *const names[] = {"text", "markdown", "json", "csv", NULL};
     int format = EMIT_TEXT;
-    if (args->given[VIEW_FORMAT] && !strcmp(args->value[VIEW_FORMAT], "html"))
+    if (args->given[o] && !strcmp(args->value[o], "html"))
         return cmd_fail(args->command, args->command->usage_exit,
                         "--format html: not in this version; there are text, json, csv, markdown");
-    int code = view_choice(args, VIEW_FORMAT, names, &format);
+    int code = view_choice(args, o, names, &format);
     *out = (enum emit_format)format;
     return code;
 }
@@ -226,7 +226,7 @@ int view_run(const struct arguments *args, const struct view *view) {
     struct acct_profile profile;
     enum emit_format format = EMIT_TEXT;
     int code;
-    if ((code = parse_format(args, &format)) || (code = parse_peaks(args, &ro)) ||
+    if ((code = view_format(args, VIEW_FORMAT, &format)) || (code = parse_peaks(args, &ro)) ||
         (code = read_profile(args, &profile, &ro)))
         return code;
     if (view->parse && (code = view->parse(args))) return code;

@@ -61,4 +61,8 @@ int64_t view_step(const struct report *r, const struct arguments *args, int o, i
  * which lists them. */
 int view_choice(const struct arguments *args, int o, const char *const *names, int *out);
 
+/* The format that option o names, text where it is not given: of every command that prints through the emitter. 0, or
+ * the exit code after cmd_fail. */
+int view_format(const struct arguments *args, int o, enum emit_format *out);
+
 #endif

@@ -98,8 +98,8 @@ class Sharded(sim.MLP):
             s.kernel('all_gather', w=[m.p[k]], r=[n.part(m.p[k])])
 
 
-def one_step(s, n):
-    """A batch forward, backward, and the update; the loss and the batch."""
+def one_step(s, n, update=None):
+    """A batch forward, backward, and the update (the model's, unless given); the loss and the batch."""
     T, D = s.o.B * s.o.T, s.o.C
     s.phase = 'forward'
     x, y = sim.feed(s, ['x', 'y'], [T * D] * 2, [s.e] * 2)
@@ -109,7 +109,7 @@ def one_step(s, n):
     l, dl = n.loss(out, y, T, True)
     n.backward(dl, x, T)
     s.phase = 'optimizer'
-    n.update()
+    (update or n.update)()
     return l, x, y
 
 

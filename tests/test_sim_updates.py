@@ -6,7 +6,7 @@ import pytest
 import oracle_adapter
 if not os.path.isdir(oracle_adapter.ORACLE):
     pytest.skip(f'no oracle at {oracle_adapter.ORACLE}: its simulator lies beside the repository', allow_module_level=True)
-import score, sim
+import score, sim, sim_kinds
 
 STYLES = {'class': dict(alloc='class'), 'tensor': dict(alloc='tensor'), 'dyn': dict(style='torch', alloc='step', zero='none'),
           'pool': dict(style='torch', alloc='pool', zero='none')}
@@ -46,21 +46,12 @@ def thawing(s):
     o = s.o
     n = sim.MLP(s)
     body = [n.wname(l) for l in range(n.L - 1)]
-    T, D = o.B * o.T, o.C
     for st in range(o.steps):
         s.step, s.phase, s.mb = st, 'other', 0
         o.frozen = n.L - 1 if st < o.thaw else 0
         n.m.no_grad = frozenset(body if st < o.thaw else ())
         n.m.start_step()
-        s.phase = 'forward'
-        x, y = sim.feed(s, ['x', 'y'], [T * D] * 2, [s.e] * 2)
-        s.h2d(x)
-        s.h2d(y)
-        out = n.forward(x, T)
-        loss, dl = n.loss(out, y, T, True)
-        n.backward(dl, x, T)
-        s.phase = 'optimizer'
-        n.m.update([n.wname(n.L - 1)] if st < o.thaw else None)
+        loss, x, y = sim_kinds.one_step(s, n, lambda: n.m.update([n.wname(n.L - 1)] if st < o.thaw else None))
         n.m.end_step()
         s.phase = 'other'
         s.d2h(loss)
